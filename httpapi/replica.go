@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"time"
+
+	"raftq/fsm"
+)
+
+// Replica is what this package needs of a node. All methods may be called by
+// many goroutines. Errors are *fsm.Error.
+type Replica interface {
+	// Do submits op and blocks until its answer: committed and applied here.
+	// The replica owns op from the call on. A parked dequeue (WaitMs > 0)
+	// returns when it is served, with CodeOK and no jobs when the wait is over
+	// (that is a 204), or when gone is closed (then the return value is
+	// meaningless: the client left, and whatever the op is handed later is given
+	// back by the replica). gone may be nil. An error with Unknown may have been
+	// applied.
+	Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
+
+	// Read runs f on the machine: linearizable when strong, else on this node's
+	// committed state; never before minIndex is applied. f must be short, must
+	// not keep m, and runs on the core's goroutine. The position is the one that
+	// f saw.
+	Read(strong bool, minIndex uint64, timeout time.Duration, f func(m *fsm.Machine)) (fsm.Position, error)
+
+	// GiveBack returns hand-outs whose answer was not written. It never blocks
+	// and keeps trying until it is committed or the process ends.
+	GiveBack(items []fsm.Item)
+
+	Name() string
+	Leader() string // name of the leader as known here, "" when unknown
+	// Ready is nil when a leader is known and an entry of its term is applied.
+	Ready() error
+	// Started is nil once the log was replayed and the node's epoch is registered.
+	Started() error
+	Cluster() Cluster
+}
+
+// Cluster is what GET /v1/cluster shows, with the JSON names of the API.
+type Cluster struct {
+	ClusterID    string        `json:"cluster_id"`
+	Leader       string        `json:"leader"`
+	Term         uint64        `json:"term"`
+	CommitIndex  uint64        `json:"commit_index"`
+	FeatureLevel uint32        `json:"feature_level"`
+	Nodes        []ClusterNode `json:"nodes"`
+}
+
+// ClusterNode is one member. Match, applied index and chain are the last that
+// this node heard.
+type ClusterNode struct {
+	Name         string `json:"name"`
+	ID           string `json:"id"`
+	Role         string `json:"role"` // voter | learner
+	Leader       bool   `json:"leader"`
+	Client       string `json:"client"`
+	Peer         string `json:"peer"`
+	MatchIndex   uint64 `json:"match_index"`
+	AppliedIndex uint64 `json:"applied_index"`
+	Chain        Chain  `json:"chain"`
+	Version      string `json:"version"`
+	Alive        bool   `json:"alive"`
+}
+
+// Chain is the running hash of a node's machine at an index.
+type Chain struct {
+	Index uint64 `json:"index"`
+	Hash  string `json:"hash"`
+}
