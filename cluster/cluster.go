@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Options says what to run.
+type Options struct {
+	Binary string // path of raftq
+	Dir    string // data directories, logs and the pids file; made when missing
+	Nodes  int
+	// First ports, counted up from node to node. Zero takes free ports, kept
+	// from others for as long as the Cluster lives.
+	ClientPort, RespPort, PeerPort int
+	Args                           []string // further flags of serve, for every node
+	Env                            []string // added to the environment of every node
+}
+
+// Cluster is a set of nodes that know each other as first members.
+type Cluster struct {
+	Nodes []*Node
+
+	dir      string
+	pids     *pids
+	spawner  *spawner
+	reserved []int // sockets that hold the free ports
+	once     sync.Once
+}
+
+// host is where everything listens.
+const host = "127.0.0.1"
+
+// New lays a cluster out and starts nothing. Close it, whatever happens after.
+func New(o Options) (*Cluster, error) {
+	if o.Nodes < 1 {
+		return nil, fmt.Errorf("a cluster has at least one node, not %d", o.Nodes)
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, pids: newPids(dir)}
+	if err := c.pids.refuseSecond(); err != nil {
+		return nil, err
+	}
+	for i := range o.Nodes {
+		n := &Node{
+			cluster: c,
+			binary:  o.Binary,
+			env:     o.Env,
+			Name:    fmt.Sprintf("n%d", i+1),
+			Args:    append([]string(nil), o.Args...),
+		}
+		n.DataDir = filepath.Join(dir, n.Name)
+		n.LogFile = n.DataDir + ".log"
+		for _, p := range []struct {
+			addr  *string
+			first int
+		}{{&n.Client, o.ClientPort}, {&n.Resp, o.RespPort}, {&n.Peer, o.PeerPort}} {
+			if p.first != 0 {
+				*p.addr = fmt.Sprintf("%s:%d", host, p.first+i)
+				continue
+			}
+			fd, port, err := reservePort()
+			if err != nil {
+				c.releasePorts()
+				return nil, fmt.Errorf("reserve a port: %w", err)
+			}
+			c.reserved = append(c.reserved, fd)
+			*p.addr = fmt.Sprintf("%s:%d", host, port)
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	c.spawner = newSpawner()
+	return c, nil
+}
+
+// Dir is where the cluster keeps its files.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Endpoints returns the client addresses of all nodes, joined by commas, as
+// the --endpoints flag takes them.
+func (c *Cluster) Endpoints() string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Client)
+	}
+	return strings.Join(all, ",")
+}
+
+// initialCluster is the flag of that name.
+func (c *Cluster) initialCluster() string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Name+"=http://"+n.Peer)
+	}
+	return strings.Join(all, ",")
+}
+
+// Start starts all nodes that do not run and waits until every one is ready.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, n := range c.Nodes {
+		if n.Running() {
+			continue
+		}
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	return c.WaitReady(ctx)
+}
+
+// Stop stops all nodes at once, the polite way, and waits for them.
+func (c *Cluster) Stop(ctx context.Context) error {
+	errs := make([]error, len(c.Nodes))
+	var wg sync.WaitGroup
+	for i, n := range c.Nodes {
+		if n.Running() {
+			wg.Go(func() { errs[i] = n.Stop(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Close kills what still runs and lets go of the ports. The files stay.
+func (c *Cluster) Close() {
+	c.once.Do(func() {
+		for _, n := range c.Nodes {
+			n.Kill9()
+		}
+		close(c.spawner.quit)
+		c.releasePorts()
+		_ = os.Remove(c.pids.path) // missing when nothing was started
+	})
+}
+
+func (c *Cluster) releasePorts() {
+	for _, fd := range c.reserved {
+		_ = syscall.Close(fd) // a socket that carried nothing
+	}
+	c.reserved = nil
+}
