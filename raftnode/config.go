@@ -1,6 +1,8 @@
 package raftnode
 
 import (
+	"fmt"
+	"net/url"
 	"time"
 
 	"go.uber.org/zap"
@@ -8,7 +10,7 @@ import (
 
 // Config says what one replica is. Zero values are filled in by Open.
 type Config struct {
-	Name            string
+	Name            string // default "n1"
 	DataDir         string
 	ListenPeer      string        // host:port
 	AdvertisePeer   string        // URL, default http:// + ListenPeer
@@ -29,3 +31,56 @@ type Config struct {
 
 // Member is one of the first members.
 type Member struct{ Name, Peer string }
+
+func (cfg Config) withDefaults() (Config, error) {
+	setDefault(&cfg.Name, "n1")
+	setDefault(&cfg.DataDir, "raftq-data")
+	setDefault(&cfg.ListenPeer, "127.0.0.1:9080")
+	setDefault(&cfg.AdvertisePeer, "http://"+cfg.ListenPeer)
+	setDefault(&cfg.ClusterToken, "raftq")
+	setDefault(&cfg.Tick, 10*time.Millisecond)
+	setDefault(&cfg.Heartbeat, 100*time.Millisecond)
+	setDefault(&cfg.ElectionTimeout, time.Second)
+	setDefault(&cfg.SnapshotBytes, 64<<20)
+	setDefault(&cfg.SegmentBytes, 64<<20)
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	if len(cfg.InitialCluster) == 0 {
+		cfg.InitialCluster = []Member{{cfg.Name, cfg.AdvertisePeer}}
+	}
+	switch {
+	case cfg.Heartbeat < cfg.Tick:
+		return cfg, fmt.Errorf("heartbeat %v is shorter than tick %v", cfg.Heartbeat, cfg.Tick)
+	case cfg.ElectionTimeout < 2*cfg.Heartbeat:
+		return cfg, fmt.Errorf("election-timeout %v is shorter than two heartbeats of %v", cfg.ElectionTimeout, cfg.Heartbeat)
+	}
+	names := map[string]bool{}
+	found := false
+	for _, m := range cfg.InitialCluster {
+		if u, err := url.Parse(m.Peer); err != nil || u.Host == "" || u.Scheme != "http" {
+			return cfg, fmt.Errorf("initial-cluster: peer address %q of %q is not http://host:port", m.Peer, m.Name)
+		}
+		if m.Name == "" || names[m.Name] {
+			return cfg, fmt.Errorf("initial-cluster: name %q is empty or there twice", m.Name)
+		}
+		names[m.Name] = true
+		if m.Name == cfg.Name {
+			found = true
+			if m.Peer != cfg.AdvertisePeer {
+				return cfg, fmt.Errorf("initial-cluster says %q for this node %q, advertise-peer says %q", m.Peer, m.Name, cfg.AdvertisePeer)
+			}
+		}
+	}
+	if !found {
+		return cfg, fmt.Errorf("initial-cluster does not name this node %q", cfg.Name)
+	}
+	return cfg, nil
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}

@@ -1,0 +1,223 @@
+package raftnode
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"raftq/fsm"
+	"raftq/wal"
+)
+
+type progress = tracker.Progress
+
+// applyEntries applies committed entries and answers what they answer.
+func (c *core) applyEntries(ents []*pb.Entry) {
+	self := fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch}
+	for _, e := range ents {
+		var data []byte
+		switch e.GetType() {
+		case pb.EntryNormal:
+			data = e.GetData()
+		case pb.EntryConfChange, pb.EntryConfChangeV2:
+			c.applyConfChange(e)
+		}
+		a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, self)
+		if err != nil {
+			c.halt(fmt.Errorf("apply entry %d: %w", e.GetIndex(), err))
+			return
+		}
+		c.snaps.bytes += int64(len(data)) + 32
+		c.snaps.entries++
+		c.chains.note(a.Position.Index, c.machine.Chain())
+		if len(data) > 0 {
+			c.applied(&a)
+			// A node start may have drawn a new epoch.
+			self.Epoch = c.origin.epoch
+		}
+		if c.fail != nil {
+			return
+		}
+	}
+	c.clock.stamp = max(c.clock.stamp, c.machine.Position().TimeMs)
+	c.maybeSnapshot()
+}
+
+func (c *core) applied(a *fsm.Applied) {
+	c.stats.entries++
+	if a.Mine {
+		c.onOwnBatch(a)
+	}
+	for i := range a.Handouts {
+		c.onHandout(&a.Handouts[i])
+	}
+	switch {
+	case a.Header.Origin == 0:
+		c.onLeaderBatch()
+	case a.Header.Number == 0:
+		c.onAnyNodeStart(a.Header)
+		c.checkForeignEpoch()
+	}
+}
+
+// checkForeignEpoch stops a node that runs on an old or copied data directory:
+// the machine shows an epoch for its own id that it did not start, with a boot
+// counter not below its own.
+func (c *core) checkForeignEpoch() {
+	s, ok := c.machine.Session(c.cfg.id)
+	if ok && s.Epoch != c.origin.epoch && s.Epoch>>32 >= c.origin.epoch>>32 {
+		c.halt(fmt.Errorf("this data directory is old or a copy: the cluster has seen start %d of node %s, and this is start %d; remove the copy, or let the node join as a new member",
+			s.Epoch>>32, c.cfg.name, c.origin.epoch>>32))
+	}
+}
+
+func (c *core) applyConfChange(e *pb.Entry) {
+	var cc interface {
+		pb.ConfChangeI
+		proto.Message
+	} = &pb.ConfChangeV2{}
+	if e.GetType() == pb.EntryConfChange {
+		cc = &pb.ConfChange{}
+	}
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		c.halt(fmt.Errorf("conf change at %d: %w", e.GetIndex(), err))
+		return
+	}
+	c.conf = c.rn.ApplyConfChange(cc)
+}
+
+// snaps is what the core knows of snapshots: when to take one, which are being
+// written, and which were received and decoded but not installed.
+type snaps struct {
+	bytes     int64 // of the log since the last snapshot
+	entries   uint64
+	lastBytes int64 // size of the last snapshot file
+	writing   bool  // until the marker is durable
+	retryAt   int64 // boot ns, after a failure
+	saved     *snapshotSaved
+	loaded    []loadedSnapshot
+	sentAt    int64 // boot ns: a follower was last sent a snapshot or is catching up from one
+}
+
+type loadedSnapshot struct {
+	index, term uint64
+	machine     *fsm.Machine
+}
+
+func (s *snaps) arrived(m *pb.Message, machine *fsm.Machine) {
+	meta := m.GetSnapshot().GetMetadata()
+	s.loaded = append(s.loaded, loadedSnapshot{meta.GetIndex(), meta.GetTerm(), machine})
+}
+
+// take returns the decoded machine of a snapshot that raft accepted.
+func (s *snaps) take(snap *pb.Snapshot) *fsm.Machine {
+	meta := snap.GetMetadata()
+	for i, l := range s.loaded {
+		if l.index == meta.GetIndex() && l.term == meta.GetTerm() {
+			s.loaded = append(s.loaded[:i], s.loaded[i+1:]...)
+			return l.machine
+		}
+	}
+	panic(fmt.Sprintf("BUG: raft accepted snapshot %d that was not decoded", meta.GetIndex()))
+}
+
+// maybeSnapshot takes a copy of the machine for the snapshot writer when the log
+// has grown enough. Nodes are staggered, so that they do not write together.
+func (c *core) maybeSnapshot() {
+	s := &c.snaps
+	limit := max(c.cfg.snapBytes, s.lastBytes)
+	place := int64(0)
+	for _, m := range c.machine.Members() {
+		if m.ID < c.cfg.id {
+			place++
+		}
+	}
+	limit += limit / 8 * min(place, 7)
+	due := s.bytes >= limit || c.cfg.snapEntries > 0 && s.entries >= c.cfg.snapEntries
+	if !due || s.writing || c.now.boot < s.retryAt {
+		return
+	}
+	s.writing = true
+	s.bytes, s.entries = 0, 0
+	c.out.snapshot = &snapshotJob{machine: c.machine.Copy(), pos: c.machine.Position(), conf: c.conf}
+}
+
+func (c *core) onSnapshotSaved(e snapshotSaved) {
+	if e.err != nil {
+		c.log.Error("snapshot not written; the log keeps growing until one is", zap.Uint64("index", e.job.pos.Index), zap.Error(e.err))
+		c.snaps.writing = false
+		c.snaps.retryAt = c.now.boot + 10e9
+		return
+	}
+	c.snaps.saved = &e
+}
+
+// snapshotMark queues the marker of a snapshot that is on disk. It runs after
+// raft's Ready, when all entries up to the commit index of the hard state that
+// goes before the marker are in the log writer's queue.
+func (c *core) snapshotMark() {
+	s := &c.snaps
+	for _, l := range s.loaded {
+		c.log.Info("raft did not want a snapshot", zap.Uint64("index", l.index))
+		c.out.dropped = append(c.out.dropped, l.index)
+	}
+	s.loaded = nil
+	if s.saved == nil || c.fail != nil {
+		return
+	}
+	job := s.saved.job
+	s.lastBytes = s.saved.bytes
+	s.saved = nil
+	mark := &markJob{
+		state:  proto.Clone(c.rn.BasicStatus().HardState).(*pb.HardState),
+		marker: wal.Marker{Index: job.pos.Index, Term: job.pos.Term, ConfState: job.conf},
+		keep:   ^uint64(0),
+	}
+	// A follower that is being sent a snapshot needs the entries after it.
+	c.rn.WithProgress(func(_ uint64, _ raft.ProgressType, pr progress) {
+		if pr.State == tracker.StateSnapshot {
+			mark.keep = min(mark.keep, pr.PendingSnapshot)
+			s.sentAt = c.now.boot
+		} else if s.sentAt > 0 && c.now.boot-s.sentAt < 30e9 {
+			mark.keep = min(mark.keep, pr.Match)
+		}
+	})
+	j := &appendJob{mark: mark, base: c.clock.base.TimeBase, began: c.now.boot}
+	c.appends = append(c.appends, j)
+	c.out.appends = append(c.out.appends, j)
+}
+
+func (c *core) onMarked(m *markJob) {
+	c.snaps.writing = false
+	c.stats.snapshots++
+	c.log.Info("snapshot taken", zap.Uint64("index", m.marker.Index), zap.Int64("bytes", c.snaps.lastBytes))
+}
+
+// install swaps in the machine of a received snapshot that is durable now.
+func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
+	meta := snap.GetMetadata()
+	if p := m.Position(); p.Index != meta.GetIndex() || p.Index <= c.machine.Position().Index {
+		panic(fmt.Sprintf("BUG: installing machine %d for snapshot %d over %d", p.Index, meta.GetIndex(), c.machine.Position().Index))
+	}
+	c.machine, c.conf = m, meta.GetConfState()
+	c.snaps.bytes, c.snaps.entries = 0, 0
+	c.stats.installs++
+	for _, mb := range m.Members() {
+		if mb.ID != c.cfg.id && c.peers[mb.ID] == nil {
+			c.peers[mb.ID] = &peerState{heard: c.now.boot}
+		}
+	}
+	if t := m.Position().TimeMs; t > c.clock.stamp {
+		// Counts as written now: late, never early.
+		c.clock.stamp = t
+		c.clock.base = timeBase{TimeBase: wal.TimeBase{Index: meta.GetIndex(), Term: meta.GetTerm(), StampMs: t, BootNs: c.now.boot}}
+	}
+	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
+	c.checkForeignEpoch()
+	c.reconcile()
+	c.onLeaderBatch()
+}

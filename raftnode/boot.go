@@ -1,0 +1,346 @@
+package raftnode
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/sys/unix"
+
+	"raftq/fsm"
+	"raftq/snapshot"
+	"raftq/wal"
+)
+
+// The data directory:
+//
+//	lock      flock of the running process
+//	boot      the boot counter: how often this node started
+//	note      lost-tail note of the log
+//	log/wal   the log
+//	log/snap  snapshots
+//
+// log is made aside and renamed, so that it is there whole or not at all.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+func (d *dataDir) walDir() string  { return filepath.Join(d.path, "log", "wal") }
+func (d *dataDir) snapDir() string { return filepath.Join(d.path, "log", "snap") }
+func (d *dataDir) note() string    { return filepath.Join(d.path, "note") }
+
+func (d *dataDir) close() error { return d.lock.Close() }
+
+// identity is the log's metadata: who this data directory belongs to.
+type identity struct {
+	Format  int    `json:"format"`
+	Cluster uint64 `json:"cluster"`
+	Node    uint64 `json:"node"`
+	Name    string `json:"name"`
+}
+
+const identityFormat = 1
+
+// booted is what a start found, ready for a core.
+type booted struct {
+	core    coreConfig
+	cluster uint64
+	members []fsm.Member
+	log     *wal.Log
+	storage *raft.MemoryStorage
+	dir     *dataDir
+}
+
+func (b *booted) close() {
+	_ = b.log.Close()
+	_ = b.dir.close()
+}
+
+// boot opens the data directory, or makes it at the first start.
+func boot(cfg Config) (_ *booted, err error) {
+	dir, err := openDataDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = dir.close()
+		}
+	}()
+	members, cluster := cfg.members()
+	self := identity{identityFormat, cluster, nodeID(cfg.ClusterToken, cfg.Name), cfg.Name}
+	bootID, err := readBootID()
+	if err != nil {
+		return nil, err
+	}
+	opts := wal.Options{Dir: dir.walDir(), NotePath: dir.note(), SegmentBytes: cfg.SegmentBytes, ArchiveDir: cfg.WALArchive, BootID: bootID, Logger: cfg.Logger}
+	if _, err := os.Stat(filepath.Join(dir.path, "log")); errors.Is(err, os.ErrNotExist) {
+		if err := genesis(dir, opts, self, members); err != nil {
+			return nil, fmt.Errorf("first start in %s: %w", dir.path, err)
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	now := clocks()
+	log, st, err := wal.Open(opts, func(m wal.Marker) bool {
+		h, err := snapshot.Verify(snapshot.Path(dir.snapDir(), m.Index))
+		return err == nil && h.Index == m.Index && h.Term == m.Term
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the log in %s: %w", dir.walDir(), err)
+	}
+	b := &booted{cluster: cluster, log: log, dir: dir, storage: raft.NewMemoryStorage()}
+	defer func() {
+		if err != nil {
+			_ = log.Close()
+		}
+	}()
+	var was identity
+	if err := json.Unmarshal(st.Metadata, &was); err != nil {
+		return nil, fmt.Errorf("the log's metadata: %w", err)
+	}
+	if was != self {
+		return nil, fmt.Errorf("data directory %s belongs to node %q (%x) of cluster %x, not to node %q (%x) of cluster %x: name, cluster token or the initial members (names and peer addresses) have changed",
+			dir.path, was.Name, was.Node, was.Cluster, self.Name, self.Node, self.Cluster)
+	}
+	machine, _, err := readMachine(snapshot.Path(dir.snapDir(), st.Marker.Index))
+	if err != nil {
+		return nil, err
+	}
+	conf := st.Marker.ConfState
+	if err := b.storage.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(st.Marker.Index), Term: new(st.Marker.Term), ConfState: conf}}); err != nil {
+		return nil, err
+	}
+	_ = b.storage.SetHardState(st.HardState) // in memory, never fails
+	if err := b.storage.Append(st.Entries); err != nil {
+		return nil, err
+	}
+	counter, err := nextBoot(dir.path)
+	if err != nil {
+		return nil, err
+	}
+	b.members = machine.Members()
+	base, lastStamp := bootBase(st, machine, now)
+	b.core = coreConfig{
+		id: self.Node, name: cfg.Name,
+		tickNs: int64(cfg.Tick), heartbeatNs: int64(cfg.Heartbeat), electionNs: int64(cfg.ElectionTimeout),
+		epoch: counter<<32 | uint64(random32()), random32: random32,
+		start:   fsm.NodeStart{Client: cfg.AdvertiseClient, Peer: cfg.AdvertisePeer, Version: cfg.Version, FeatureLevel: featureLevel, MaxMemory: cfg.MaxMemory},
+		version: cfg.Version, machine: machine, conf: conf, storage: b.storage,
+		base: base, lastStamp: lastStamp,
+		snapBytes: cfg.SnapshotBytes, snapEntries: cfg.SnapshotEntries,
+		now: now, log: cfg.Logger,
+	}
+	if fi, err := os.Stat(snapshot.Path(dir.snapDir(), st.Marker.Index)); err == nil {
+		b.core.snapLast = fi.Size()
+	}
+	return b, nil
+}
+
+// featureLevel is what this build can do; a feature is used only when every
+// member has reported its level.
+const featureLevel = 1
+
+// bootBase says when the last stamped entry of the log was written: from the
+// note if it covers that entry in this boot, else now (late, never early).
+func bootBase(st *wal.State, m *fsm.Machine, now reading) (timeBase, int64) {
+	pos := m.Position()
+	last := wal.TimeBase{Index: pos.Index, Term: pos.Term, StampMs: pos.TimeMs, BootNs: now.boot}
+	stamp := pos.TimeMs
+	for _, e := range st.Entries {
+		if h, err := fsm.ReadBatchHeader(e.GetData()); err == nil && e.GetType() == pb.EntryNormal {
+			last = wal.TimeBase{Index: e.GetIndex(), Term: e.GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}
+			stamp = max(stamp, h.TimeMs)
+		}
+	}
+	if st.Base != nil && st.SameBoot && st.Base.Index >= last.Index && st.Base.StampMs >= last.StampMs && st.Base.BootNs <= now.boot {
+		return timeBase{TimeBase: *st.Base}, stamp
+	}
+	return timeBase{TimeBase: last, lost: st.Base == nil || !st.SameBoot}, stamp
+}
+
+// genesis makes the log directory of a first member: a snapshot at index 1, term
+// 1, the same bytes on all first members, and a log that starts there.
+func genesis(dir *dataDir, opts wal.Options, self identity, members []fsm.Member) error {
+	tmp := filepath.Join(dir.path, "log.tmp")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	// A note of an earlier log would judge this one.
+	if err := removeFile(dir.note()); err != nil {
+		return err
+	}
+	snaps := filepath.Join(tmp, "snap")
+	if err := os.MkdirAll(snaps, 0o700); err != nil {
+		return err
+	}
+	machine := fsm.New(members)
+	pos := machine.Position()
+	conf := &pb.ConfState{}
+	for _, m := range members {
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	if _, err := snapshot.Write(snaps, snapshot.Header{ClusterID: self.Cluster, Index: pos.Index, Term: pos.Term, ConfState: conf}, nil, machine.Encode); err != nil {
+		return err
+	}
+	meta, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	opts.Dir = filepath.Join(tmp, "wal")
+	hs := &pb.HardState{Term: new(pos.Term), Vote: new(uint64(0)), Commit: new(pos.Index)}
+	// The log is closed again before the rename: a directory renamed under an
+	// open one breaks its next segment.
+	if err := wal.Create(opts, meta, hs, wal.Marker{Index: pos.Index, Term: pos.Term, ConfState: conf}); err != nil {
+		return err
+	}
+	if err := removeFile(dir.note()); err != nil {
+		return err
+	}
+	for _, d := range []string{snaps, opts.Dir, tmp} {
+		if err := syncDir(d); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(tmp, filepath.Join(dir.path, "log")); err != nil {
+		return err
+	}
+	return syncDir(dir.path)
+}
+
+// readMachine verifies a snapshot file whole and decodes it.
+func readMachine(path string) (m *fsm.Machine, h snapshot.Header, err error) {
+	h, err = snapshot.Read(path, func(h snapshot.Header, r io.Reader) (err error) {
+		if m, err = fsm.Decode(r); err != nil {
+			return err
+		}
+		if p := m.Position(); p.Index != h.Index || p.Term != h.Term {
+			return fmt.Errorf("snapshot %s holds the state at %d/%d, its header says %d/%d", path, p.Index, p.Term, h.Index, h.Term)
+		}
+		return nil
+	})
+	return m, h, err
+}
+
+// openDataDir makes and locks the data directory.
+func openDataDir(path string) (*dataDir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("data directory %s is in use by another process (%w)", path, err)
+	}
+	return &dataDir{path, f}, nil
+}
+
+// nextBoot counts this start, durably, before anything of its epoch leaves the
+// process.
+func nextBoot(dir string) (uint64, error) {
+	path := filepath.Join(dir, "boot")
+	n := uint64(0)
+	if b, err := os.ReadFile(path); err == nil {
+		if n, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 16); err != nil {
+			return 0, fmt.Errorf("boot counter %s: %w", path, err)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	if n++; n > 1<<16-1 {
+		return 0, fmt.Errorf("boot counter %s is used up after %d starts: replace this member by a new one", path, n-1)
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintln(f, n)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return 0, err
+	}
+	return n, syncDir(dir)
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func readBootID() (id [16]byte, err error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id, fmt.Errorf("boot id: %w", err)
+	}
+	var raw [32]byte
+	n := copy(raw[:], strings.ReplaceAll(strings.TrimSpace(string(b)), "-", ""))
+	for i := 0; i+1 < n; i += 2 {
+		v, err := strconv.ParseUint(string(raw[i:i+2]), 16, 8)
+		if err != nil {
+			return id, fmt.Errorf("boot id: %w", err)
+		}
+		id[i/2] = byte(v)
+	}
+	return id, nil
+}
+
+func random32() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// nodeID is a first member's raft id.
+func nodeID(token, name string) uint64 {
+	id := xxhash.Sum64String(token + "\x00" + name)
+	if id == 0 || id == raft.LocalAppendThread || id == raft.LocalApplyThread {
+		id = 1
+	}
+	return id
+}
+
+// members returns the first members, sorted by id, and the cluster id, which
+// proves that all first members were given the same list.
+func (cfg Config) members() ([]fsm.Member, uint64) {
+	var ms []fsm.Member
+	for _, m := range cfg.InitialCluster {
+		ms = append(ms, fsm.Member{ID: nodeID(cfg.ClusterToken, m.Name), Name: m.Name, Peer: m.Peer})
+	}
+	slices.SortFunc(ms, func(a, b fsm.Member) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	h := xxhash.New()
+	fmt.Fprintf(h, "%q", cfg.ClusterToken)
+	for _, m := range ms {
+		fmt.Fprintf(h, " %x %q %q", m.ID, m.Name, m.Peer)
+	}
+	return ms, max(h.Sum64(), 1)
+}
+
+func errorsJoinRemove(err error, path string) error { return errors.Join(err, removeFile(path)) }

@@ -1,0 +1,144 @@
+package raftnode
+
+import (
+	"slices"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+
+	"raftq/fsm"
+	"raftq/wal"
+)
+
+// timeBase says when this node wrote the last stamped entry of its log. lost
+// means: in another boot of the machine, so BootNs is not comparable (it is then
+// the time of this start, at which the entry counts as written if nobody knows
+// better).
+type timeBase struct {
+	wal.TimeBase
+	lost bool
+}
+
+// logClock is log time. Every node tracks base; a leader settles its own time
+// from it before the first stamp of its term and advances it by CLOCK_BOOTTIME,
+// slewed by at most 1 % toward the median of the voters' wall clocks.
+//
+// Why it never runs early: base pairs a stamp with a moment of this machine that
+// is not before the stamp was made, and from there it moves with real time.
+type logClock struct {
+	base    timeBase
+	stamp   int64 // highest stamp seen in the log, ms
+	settled bool  // leader only, this term
+	asked   int64 // boot ns of the question to the voters, 0 = none
+	ns      int64 // log time at boot, in ns
+	boot    int64
+}
+
+// slewPart bounds the slew: 1/100 of the elapsed time.
+const slewPart = 100
+
+func newLogClock(base timeBase, lastStamp int64) logClock {
+	return logClock{base: base, stamp: lastStamp}
+}
+
+// wrote notes entries on their way to the log.
+func (l *logClock) wrote(ents []*pb.Entry, now reading) {
+	for i := len(ents) - 1; i >= 0; i-- {
+		h, err := fsm.ReadBatchHeader(ents[i].GetData())
+		if err != nil || ents[i].GetType() != pb.EntryNormal {
+			continue
+		}
+		l.base = timeBase{TimeBase: wal.TimeBase{Index: ents[i].GetIndex(), Term: ents[i].GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}}
+		l.stamp = max(l.stamp, h.TimeMs)
+		return
+	}
+}
+
+// settleClock fixes log time for this term; false while it must ask first.
+func (c *core) settleClock() bool {
+	l := &c.clock
+	if l.settled {
+		return true
+	}
+	if !l.base.lost {
+		c.startClock(l.base.StampMs*1e6, l.base.BootNs, "this boot")
+		return true
+	}
+	voters := c.conf.GetVoters()
+	if l.asked == 0 {
+		l.asked = c.now.boot
+		c.out.ask = true
+	}
+	answers, lost := 1, 1 // this node itself
+	best := int64(-1)
+	walls := []int64{c.now.wall}
+	for _, id := range voters {
+		p := c.peers[id]
+		if p == nil || p.heardStatus < l.asked {
+			continue
+		}
+		answers++
+		b := p.status.Base
+		if b.Lost {
+			lost++
+		} else if b.Index == l.base.Index && b.Term == l.base.Term {
+			// What passed on its way is missing: late, never early.
+			best = max(best, b.SinceNs+c.now.boot-p.heardStatus)
+		}
+		walls = append(walls, p.wallNow(c.now))
+	}
+	majority := len(voters)/2 + 1
+	if answers < majority || answers < len(voters) && c.now.boot-l.asked < 3*c.cfg.heartbeatNs {
+		if c.now.boot-l.asked > 10*c.cfg.heartbeatNs {
+			l.asked = 0 // ask again
+		}
+		return false
+	}
+	switch {
+	case best >= 0:
+		c.startClock(l.base.StampMs*1e6+best, c.now.boot, "another voter's boot")
+	case lost >= majority:
+		// Nobody of a majority knows how long ago the last stamp was (first
+		// start, all rebooted, restored): their wall clocks decide, if later.
+		c.startClock(max(l.base.StampMs, median(walls))*1e6, c.now.boot, "median wall clock")
+	default:
+		c.startClock(l.base.StampMs*1e6, c.now.boot, "counted as written now")
+	}
+	return true
+}
+
+func (c *core) startClock(ns, boot int64, from string) {
+	l := &c.clock
+	l.settled, l.ns, l.boot = true, ns, boot
+	c.logNow()
+	l.ns = max(l.ns, l.stamp*1e6)
+	c.log.Info("log time settled", zap.String("from", from), zap.Int64("ms", l.ns/1e6))
+}
+
+// logNow advances log time to now and returns it in ms. Leader, settled.
+func (c *core) logNow() int64 {
+	l := &c.clock
+	d := c.now.boot - l.boot
+	if d <= 0 {
+		return l.ns / 1e6
+	}
+	walls := []int64{c.now.wall}
+	for _, id := range c.conf.GetVoters() {
+		if p := c.peers[id]; p != nil && c.now.boot-p.heardStatus < 5e9 && p.heardStatus > 0 {
+			walls = append(walls, p.wallNow(c.now))
+		}
+	}
+	slew := int64(0)
+	if len(walls) > len(c.conf.GetVoters())/2 {
+		slew = max(-d/slewPart, min(d/slewPart, median(walls)*1e6-l.ns-d))
+	}
+	l.ns += d + slew
+	l.boot = c.now.boot
+	return l.ns / 1e6
+}
+
+// median is the lower one of an even number.
+func median(v []int64) int64 {
+	slices.Sort(v)
+	return v[(len(v)-1)/2]
+}

@@ -1,0 +1,492 @@
+package raftnode
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+
+	"raftq/fsm"
+	"raftq/wal"
+)
+
+// Limits of one replica.
+const (
+	inflightMax    = 3         // own batches not applied yet
+	batchBytesMax  = 1 << 20   // of a batch, or one larger op
+	heldBytesMax   = 64 << 20  // batches a new leader holds until it may take them
+	queuedMax      = 65_536    // client requests not packed yet
+	queuedBytesMax = 256 << 20 // and their bytes
+	ticksMax       = 2         // raft ticks made up for after a stall: late ticks cause elections
+
+	batchWindow = 16 << 20 // what one member's unapplied batches may hold at the most, each
+)
+
+// reading is one look at the clocks: CLOCK_BOOTTIME in ns and the wall clock in
+// ms. The core never looks itself.
+type reading struct {
+	boot int64
+	wall int64
+}
+
+// Events. Each is handled by core.handle.
+type (
+	// submitted are client requests in arrival order.
+	submitted struct{ reqs []*request }
+	// hungup: the client of a request is gone.
+	hungup struct{ req *request }
+	// undelivered: answers with these hand-outs were not written.
+	undelivered struct{ items []fsm.Item }
+	// reading of the state, by a client.
+	readAsked struct{ read *read }
+	// received is a raft message of a peer; machine comes with MsgSnap.
+	received struct {
+		m       *pb.Message
+		machine *fsm.Machine
+	}
+	// batchesCame are batches of another node, in order.
+	batchesCame struct {
+		from uint64
+		data [][]byte
+	}
+	// appended: the log writer made these appends durable, in order.
+	appended struct{ jobs []*appendJob }
+	// unreachable and snapshotSent come from the transport.
+	unreachable  struct{ id uint64 }
+	snapshotSent struct {
+		id uint64
+		ok bool
+	}
+	// snapshotSaved: the file of a snapshotJob is whole and durable, or failed.
+	snapshotSaved struct {
+		job   *snapshotJob
+		bytes int64
+		err   error
+	}
+	// peerStatus is what a peer said of itself.
+	peerStatus struct{ status status }
+	// statusAsked wants the node's own status.
+	statusAsked struct{ reply func(status) }
+	// viewAsked wants what /v1/cluster shows.
+	viewAsked struct{ reply func(Status) }
+	// transferAsked moves leadership away before a stop.
+	transferAsked struct{}
+	// leaveAsked refuses what waits: the node stops.
+	leaveAsked struct{}
+	// failed: an I/O error ends the replica.
+	failed struct{ err error }
+)
+
+// appendJob is one MsgStorageAppend for the log writer.
+type appendJob struct {
+	m       *pb.Message
+	base    wal.TimeBase // log time's base after these entries
+	machine *fsm.Machine // of m.Snapshot; swapped in when the job is durable
+	mark    *markJob     // instead of m: a snapshot of our own
+	began   int64        // boot ns
+}
+
+// markJob puts the marker of our own snapshot into the log, then compacts.
+type markJob struct {
+	state  *pb.HardState
+	marker wal.Marker
+	keep   uint64 // entries above stay in memory for slow followers
+}
+
+// snapshotJob is a machine copy to write to a file.
+type snapshotJob struct {
+	machine *fsm.Machine
+	pos     fsm.Position
+	conf    *pb.ConfState
+}
+
+// outputs is what a step wants done. Slices are reused by the next step.
+type outputs struct {
+	sends     []*pb.Message // to peers, in order
+	snapshots []*pb.Message // MsgSnap: with the file of that index
+	appends   []*appendJob  // to the log writer, in order
+	done      []*request    // answered: wake them
+	reads     []*read       // answered
+	snapshot  *snapshotJob
+	dropped   []uint64 // received snapshots that raft ignored: their files are free
+	ask       bool     // ask all peers for their status now
+}
+
+// coreConfig is what a core is made of. storage holds the log from the
+// machine's index on.
+type coreConfig struct {
+	id          uint64
+	name        string
+	tickNs      int64
+	heartbeatNs int64
+	electionNs  int64
+	epoch       uint64 // boot counter << 32 | random
+	random32    func() uint32
+	start       fsm.NodeStart
+	version     string
+	machine     *fsm.Machine
+	conf        *pb.ConfState
+	storage     raft.Storage
+	base        timeBase
+	lastStamp   int64 // highest stamp in the log
+	snapBytes   int64
+	snapEntries uint64
+	snapLast    int64 // bytes of the newest snapshot file
+	now         reading
+	log         *zap.Logger
+}
+
+// core is the replica without its goroutines. One goroutine owns it.
+type core struct {
+	cfg  coreConfig
+	log  *zap.Logger
+	rn   *raft.RawNode
+	out  outputs
+	now  reading
+	fail error // set once: the replica ends
+
+	machine *fsm.Machine // committed and applied; one index, one term
+	conf    *pb.ConfState
+	role    raft.StateType
+	term    uint64
+	leader  uint64 // 0 = unknown
+	noLead  int64  // since when (boot ns) no leader is known
+	tickAt  int64  // boot ns of the last tick
+	leaving bool
+
+	lastAppended uint64 // highest index handed to the log writer
+	commit       uint64 // raft's commit index, as of the last Ready
+
+	origin  origin
+	parked  parked
+	lead    *lead // nil unless leader
+	clock   logClock
+	reads   reads
+	snaps   snaps
+	peers   map[uint64]*peerState
+	chains  chainRing
+	appends []*appendJob // not durable yet, oldest first
+	muted   bool         // stuck disk: no raft message in or out
+	moved   int64        // when a transfer because of the stuck disk began
+	stats   coreStats
+}
+
+func newCore(cfg coreConfig) (*core, error) {
+	c := &core{cfg: cfg, log: cfg.log, now: cfg.now, machine: cfg.machine, conf: cfg.conf,
+		tickAt: cfg.now.boot, noLead: cfg.now.boot, peers: map[uint64]*peerState{}}
+	members := int64(max(len(cfg.conf.GetVoters())+len(cfg.conf.GetLearners()), 1))
+	var err error
+	c.rn, err = raft.NewRawNode(&raft.Config{
+		ID:            cfg.id,
+		ElectionTick:  int(cfg.electionNs / cfg.tickNs),
+		HeartbeatTick: int(cfg.heartbeatNs / cfg.tickNs),
+		Storage:       cfg.storage,
+		Applied:       cfg.machine.Position().Index,
+
+		AsyncStorageWrites:        true,
+		PreVote:                   true,
+		CheckQuorum:               true,
+		StepDownOnRemoval:         true,
+		DisableProposalForwarding: true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		MaxSizePerMsg:             1 << 20,
+		MaxCommittedSizePerReady:  4 << 20,
+		MaxInflightMsgs:           512,
+		MaxInflightBytes:          64 << 20,
+		// At least the sum of all nodes' batch windows, so that a batch is
+		// never dropped for want of room while the log moves.
+		MaxUncommittedEntriesSize: uint64(members * inflightMax * batchWindow),
+		Logger:                    raftLogger{cfg.log.Sugar()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	st := c.rn.BasicStatus()
+	c.term, c.role, c.leader, c.commit = st.GetTerm(), st.RaftState, st.Lead, st.GetCommit()
+	c.lastAppended, _ = cfg.storage.LastIndex()
+	for _, m := range cfg.machine.Members() {
+		if m.ID != cfg.id {
+			c.peers[m.ID] = &peerState{}
+		}
+	}
+	c.clock = newLogClock(cfg.base, cfg.lastStamp)
+	c.origin = newOrigin(cfg.epoch)
+	c.parked = newParked()
+	c.snaps.lastBytes = cfg.snapLast
+	if v := cfg.conf.GetVoters(); len(v) == 1 && v[0] == cfg.id {
+		// A lone voter need not wait for an election timeout.
+		if err := c.rn.Campaign(); err != nil {
+			return nil, fmt.Errorf("start raft: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// step handles events at one reading of the clocks and says what to do. The
+// outputs are valid until the next step. After an error the core is dead.
+func (c *core) step(now reading, events []any) (*outputs, error) {
+	c.now = now
+	o := &c.out
+	*o = outputs{sends: o.sends[:0], snapshots: o.snapshots[:0], appends: o.appends[:0],
+		done: o.done[:0], reads: o.reads[:0], dropped: o.dropped[:0]}
+	for _, e := range events {
+		c.handle(e)
+		if c.fail != nil {
+			return o, c.fail
+		}
+	}
+	c.tick()
+	c.flush()
+	return o, c.fail
+}
+
+func (c *core) handle(e any) {
+	switch e := e.(type) {
+	case submitted:
+		c.submit(e.reqs)
+	case received:
+		c.receive(e)
+	case batchesCame:
+		c.heard(e.from)
+		c.takeBatches(e.data)
+	case appended:
+		c.onAppended(e.jobs)
+	case hungup:
+		c.onHangup(e.req)
+	case undelivered:
+		c.parked.giveBack = append(c.parked.giveBack, e.items...)
+	case readAsked:
+		c.onRead(e.read)
+	case unreachable:
+		c.rn.ReportUnreachable(e.id)
+	case snapshotSent:
+		st := raft.SnapshotFinish
+		if !e.ok {
+			st = raft.SnapshotFailure
+		}
+		c.rn.ReportSnapshot(e.id, st)
+	case snapshotSaved:
+		c.onSnapshotSaved(e)
+	case peerStatus:
+		c.onPeerStatus(e.status)
+	case statusAsked:
+		e.reply(c.ownStatus())
+	case viewAsked:
+		e.reply(c.view())
+	case transferAsked:
+		c.transfer()
+	case leaveAsked:
+		c.leave()
+	case failed:
+		c.halt(e.err)
+	default:
+		panic(fmt.Sprintf("BUG: core got an event of type %T", e))
+	}
+}
+
+// halt ends the replica; the first reason wins.
+func (c *core) halt(err error) {
+	if c.fail == nil {
+		c.fail = err
+	}
+}
+
+// receive steps a peer's raft message. Batches never come this way.
+func (c *core) receive(e received) {
+	if c.muted {
+		return
+	}
+	c.heard(e.m.GetFrom())
+	if e.machine != nil {
+		c.snaps.arrived(e.m, e.machine)
+	}
+	if err := c.rn.Step(e.m); err != nil {
+		c.log.Debug("raft refused a message", zap.Stringer("type", e.m.GetType()), zap.Error(err))
+	}
+}
+
+// tick moves raft's clock and everything that waits for time to pass. Messages
+// were handled before, so that a stall does not cause an election by itself.
+func (c *core) tick() {
+	n := (c.now.boot - c.tickAt) / c.cfg.tickNs
+	if n <= 0 {
+		return
+	}
+	c.tickAt += n * c.cfg.tickNs
+	for range min(n, ticksMax) {
+		c.rn.Tick()
+	}
+	c.watchDisk()
+	c.originTick()
+	c.parkedTick()
+	c.readsTick()
+	c.leaderTick()
+}
+
+// flush packs what waits, and runs raft until it has nothing to say.
+func (c *core) flush() {
+	for c.fail == nil {
+		c.observe()
+		c.pack()
+		c.propose()
+		if !c.rn.HasReady() {
+			break
+		}
+		c.ready(c.rn.Ready())
+	}
+	c.snapshotMark()
+	c.observe()
+	c.settleReads()
+}
+
+// ready handles one Ready of raft.
+func (c *core) ready(rd raft.Ready) {
+	for _, rs := range rd.ReadStates {
+		c.onReadState(rs)
+	}
+	for _, m := range rd.Messages {
+		switch m.GetType() {
+		case pb.MsgStorageAppend:
+			c.appendEntries(m)
+		case pb.MsgStorageApply:
+			c.applyEntries(m.GetEntries())
+			for _, r := range m.GetResponses() {
+				_ = c.rn.Step(r) // local responses are never refused
+			}
+		default:
+			c.send(m)
+		}
+	}
+}
+
+func (c *core) send(m *pb.Message) {
+	switch {
+	case c.muted:
+		if m.GetType() == pb.MsgSnap {
+			c.rn.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
+		}
+	case m.GetType() == pb.MsgSnap:
+		c.out.snapshots = append(c.out.snapshots, m)
+	default:
+		c.out.sends = append(c.out.sends, m)
+	}
+}
+
+// appendEntries hands one MsgStorageAppend to the log writer.
+func (c *core) appendEntries(m *pb.Message) {
+	job := &appendJob{m: m, began: c.now.boot}
+	ents := m.GetEntries()
+	if len(ents) > 0 {
+		c.lastAppended = ents[len(ents)-1].GetIndex()
+	}
+	if !raft.IsEmptySnap(m.GetSnapshot()) {
+		job.machine = c.snaps.take(m.GetSnapshot())
+		c.lastAppended = m.GetSnapshot().GetMetadata().GetIndex()
+		if n := len(ents); n > 0 {
+			c.lastAppended = ents[n-1].GetIndex()
+		}
+	}
+	c.clock.wrote(ents, c.now)
+	job.base = c.clock.base.TimeBase
+	c.appends = append(c.appends, job)
+	c.out.appends = append(c.out.appends, job)
+}
+
+// onAppended delivers the responses of appends that are durable now. A received
+// snapshot's machine is swapped in before raft hears of it, so that raft's
+// applied index and the machine's agree.
+func (c *core) onAppended(jobs []*appendJob) {
+	for _, j := range jobs {
+		if len(c.appends) == 0 || c.appends[0] != j {
+			panic("BUG: the log writer answered out of order")
+		}
+		c.appends = c.appends[1:]
+		if j.mark != nil {
+			c.onMarked(j.mark)
+			continue
+		}
+		if j.machine != nil {
+			c.install(j.machine, j.m.GetSnapshot())
+		}
+		for _, r := range j.m.GetResponses() {
+			if r.GetTo() == c.cfg.id {
+				_ = c.rn.Step(r)
+			} else {
+				c.send(r)
+			}
+		}
+	}
+}
+
+// observe notices changes of term, role and leader.
+func (c *core) observe() {
+	st := c.rn.BasicStatus()
+	c.commit = st.GetCommit()
+	if st.GetTerm() == c.term && st.RaftState == c.role && st.Lead == c.leader {
+		return
+	}
+	if st.Lead != c.leader {
+		c.stats.leaderChanges++
+	}
+	c.log.Info("raft role", zap.Uint64("term", st.GetTerm()), zap.String("role", st.RaftState.String()), zap.String("leader", c.nameOf(st.Lead)))
+	was := c.role
+	c.term, c.role, c.leader = st.GetTerm(), st.RaftState, st.Lead
+	if c.leader == 0 {
+		c.noLead = c.now.boot
+	}
+	switch {
+	case c.role == raft.StateLeader:
+		c.startLeading()
+	case was == raft.StateLeader:
+		c.lead = nil
+		if c.muted {
+			c.log.Warn("stuck disk: leadership is gone, messages flow again")
+		}
+		c.muted = false
+	}
+	c.originLeaderChanged()
+	c.readsLeaderChanged()
+}
+
+// watchDisk hands leadership over when an append hangs longer than an election
+// timeout; a leader that cannot goes silent, so that the others elect one.
+func (c *core) watchDisk() {
+	if c.role != raft.StateLeader || len(c.appends) == 0 || c.now.boot-c.appends[0].began < c.cfg.electionNs {
+		c.moved = 0
+		return
+	}
+	switch {
+	case c.moved == 0:
+		c.moved = c.now.boot
+		c.log.Warn("stuck disk: handing leadership over", zap.Int64("ms", (c.now.boot-c.appends[0].began)/1e6))
+		c.transfer()
+	case !c.muted && c.now.boot-c.moved > c.cfg.electionNs:
+		c.log.Error("stuck disk: nobody takes leadership, going silent")
+		c.muted = true
+	}
+}
+
+// transfer moves leadership to the most advanced live voter, if there is one.
+func (c *core) transfer() {
+	if c.role != raft.StateLeader {
+		return
+	}
+	if to := c.successor(); to != 0 {
+		c.log.Info("transferring leadership", zap.String("to", c.nameOf(to)))
+		c.rn.TransferLeader(to)
+	}
+}
+
+// nameOf returns a member's name, for people.
+func (c *core) nameOf(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	for _, m := range c.machine.Members() {
+		if m.ID == id {
+			return m.Name
+		}
+	}
+	return fmt.Sprintf("%x", id)
+}

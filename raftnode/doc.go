@@ -1,0 +1,47 @@
+// Package raftnode is one replica: it gathers its clients' operations into
+// batches, orders them with the other members through raft, applies the log to
+// the machine (package fsm), and answers each client once its own machine has
+// applied the entry.
+//
+// # Owners
+//
+// The core (type core) is a plain value: step takes events and a reading of the
+// clocks, and returns outputs; it does no I/O, starts no goroutine and reads no
+// clock, so a simulator drives the very same code. It alone owns raft's RawNode,
+// the machine and every waiting request. Node gives it a goroutine, two
+// mailboxes and real outputs:
+//
+//   - one goroutine runs the core;
+//   - one log writer owns the write-ahead log and appends to raft's storage;
+//   - rafthttp's goroutines carry messages;
+//   - a snapshot writer works on a copy of the machine;
+//   - received snapshots are verified and decoded in rafthttp's handler.
+//
+// The mailbox for clients is bounded (full means overloaded, and nothing was
+// applied); the internal one never blocks its sender and is bounded by raft's own
+// limits.
+//
+// # Batches
+//
+// A node numbers its batches within its epoch (one process life) and has at most
+// inflightMax of them unapplied; the next one closes when a place frees. Each is
+// addressed to a term and sent to that term's leader. It is sent again, in
+// order, whenever the leader changes or nothing moves, until the node's own
+// machine has applied it: the machine's session table makes that exactly once.
+// An op that was packed is never refused; at its deadline it is answered as
+// unknown and its batch goes on.
+//
+// # Files
+//
+//	core.go      the core, its events and outputs
+//	origin.go    this node's own batches
+//	parked.go    dequeues that wait, hang-ups, hand-outs nobody took
+//	leader.go    what only a leader does: filter, stamp, timers, node away
+//	clock.go     log time
+//	reads.go     linearizable reads
+//	apply.go     committed entries, snapshots taken and installed
+//	node.go      goroutines and mailboxes around the core
+//	writer.go    the log writer
+//	transport.go peers: rafthttp, snapshots, status
+//	boot.go      data directory: genesis, restart, epochs
+package raftnode

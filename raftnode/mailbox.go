@@ -1,0 +1,93 @@
+package raftnode
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"raftq/fsm"
+)
+
+// mailbox brings events to the core's goroutine: requests of clients, bounded,
+// and internal events, which never block their sender.
+type mailbox struct {
+	mu       sync.Mutex
+	requests []*request
+	bytes    int
+	events   []any
+	closed   bool
+	wake     chan struct{}
+
+	// What the core has taken but not packed; it publishes them after each step.
+	queued      atomic.Int64
+	queuedBytes atomic.Int64
+}
+
+func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
+
+// submit adds a client's request, or refuses it: nothing was applied then.
+func (b *mailbox) submit(r *request) *fsm.Error {
+	b.mu.Lock()
+	switch {
+	case b.closed:
+		b.mu.Unlock()
+		return fsm.Refuse(fsm.CodeLeaving, "this node has stopped; ask another one")
+	case len(b.requests)+int(b.queued.Load()) >= queuedMax:
+		b.mu.Unlock()
+		return fsm.Refuse(fsm.CodeOverloaded, "%d requests wait on this node, the most it takes; slow down and try again", queuedMax)
+	case b.bytes+int(b.queuedBytes.Load())+r.bytes > queuedBytesMax:
+		b.mu.Unlock()
+		return fsm.Refuse(fsm.CodeOverloaded, "requests of %d bytes wait on this node, the most it takes; slow down and try again", queuedBytesMax)
+	}
+	b.requests = append(b.requests, r)
+	b.bytes += r.bytes
+	n := len(b.requests) + len(b.events)
+	b.mu.Unlock()
+	if n == 1 {
+		b.signal()
+	}
+	return nil
+}
+
+// post adds an internal event; false when the core has ended.
+func (b *mailbox) post(e any) bool {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return false
+	}
+	b.events = append(b.events, e)
+	n := len(b.requests) + len(b.events)
+	b.mu.Unlock()
+	if n == 1 {
+		b.signal()
+	}
+	return true
+}
+
+func (b *mailbox) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns all that waits: internal events before requests, so that a
+// request meets the newest state. spare slices are reused.
+func (b *mailbox) take(events []any, requests []*request) ([]any, []*request) {
+	clear(events)
+	clear(requests)
+	b.mu.Lock()
+	events, b.events = b.events, events[:0]
+	requests, b.requests = b.requests, requests[:0]
+	b.bytes = 0
+	b.mu.Unlock()
+	return events, requests
+}
+
+// close refuses all that comes from now on and returns what waits.
+func (b *mailbox) close() ([]any, []*request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return b.events, b.requests
+}

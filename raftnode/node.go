@@ -1,0 +1,461 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"raftq/fsm"
+	"raftq/snapshot"
+	"raftq/wal"
+)
+
+var (
+	errDiverged = errors.New("this node's state differs from a majority of the voters: it must not serve; remove its data and let it join as a new member")
+	errStopped  = errors.New("the node has stopped")
+)
+
+// Node is a running replica: the core with its goroutines, files and peers.
+type Node struct {
+	cfg     Config
+	log     *zap.Logger
+	id      uint64
+	cluster uint64
+	core    *core // of the run goroutine
+	box     *mailbox
+	wal     *wal.Log
+	storage *raft.MemoryStorage
+	writer  *logWriter
+	peers   *transport
+	dir     *dataDir
+	view    atomic.Pointer[view]
+	held    heldFiles
+
+	quit     chan struct{} // close: the run goroutine ends
+	quitOnce sync.Once
+	done     chan struct{}
+	err      error // before done is closed
+	wg       sync.WaitGroup
+	requests sync.Pool
+}
+
+// view is what other goroutines may know of the core, published after a step
+// when it changed.
+type view struct {
+	leader   string
+	ready    bool
+	started  bool
+	leaving  bool
+	settled  bool // nothing of this node's own is unapplied
+	isLeader bool
+	term     uint64
+	stats    coreStats
+	facts    machineFacts
+	inflight int
+	parked   int
+	commit   uint64
+}
+
+// Open boots the replica from its data directory, which the first start makes,
+// and starts it. It does not wait for a leader.
+func Open(cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b, err := boot(cfg)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Logger, id: b.core.id, cluster: b.cluster, box: newMailbox(), wal: b.log, storage: b.storage, dir: b.dir,
+		quit: make(chan struct{}), done: make(chan struct{})}
+	n.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	n.view.Store(&view{})
+	if n.core, err = newCore(b.core); err != nil {
+		b.close()
+		return nil, err
+	}
+	n.writer = newLogWriter(b.log, b.storage, b.core.machine.Position().Index)
+	n.writer.report = func(jobs []*appendJob) { n.box.post(appended{jobs}) }
+	n.writer.fail = func(err error) { n.box.post(failed{fmt.Errorf("write the log: %w", err)}) }
+	n.writer.marked = n.prune
+	if n.peers, err = newTransport(n, b.members); err != nil {
+		b.close()
+		return nil, err
+	}
+	n.writer.start()
+	n.peers.start()
+	n.wg.Go(n.run)
+	return n, nil
+}
+
+// run is the core's goroutine.
+func (n *Node) run() {
+	ticker := time.NewTicker(n.cfg.Tick)
+	defer ticker.Stop()
+	var events []any
+	var requests []*request
+	for {
+		select {
+		case <-n.box.wake:
+		case <-ticker.C:
+		case <-n.quit:
+			n.end(nil)
+			return
+		}
+		events, requests = n.box.take(events, requests)
+		evs := events
+		if len(requests) > 0 {
+			evs = append(evs, submitted{requests})
+		}
+		out, err := n.core.step(clocks(), evs)
+		n.perform(out)
+		events = evs
+		if err != nil {
+			n.end(err)
+			return
+		}
+	}
+}
+
+// perform does what a step asked for.
+func (n *Node) perform(out *outputs) {
+	if len(out.appends) > 0 {
+		n.writer.push(out.appends)
+	}
+	if len(out.sends) > 0 {
+		n.peers.send(out.sends)
+	}
+	for _, m := range out.snapshots {
+		n.peers.sendSnapshot(m)
+	}
+	n.publish()
+	for _, r := range out.done {
+		r.done <- struct{}{}
+	}
+	for _, r := range out.reads {
+		r.done <- struct{}{}
+	}
+	if out.snapshot != nil {
+		job := *out.snapshot
+		n.wg.Go(func() { n.writeSnapshot(&job) })
+	}
+	for _, index := range out.dropped {
+		n.held.drop(index)
+	}
+	if out.ask {
+		n.peers.askAll()
+	}
+}
+
+func (n *Node) publish() {
+	c := n.core
+	old := n.view.Load()
+	n.box.queued.Store(int64(len(c.origin.waiting)))
+	n.box.queuedBytes.Store(int64(c.origin.queuedBytes))
+	pos := c.machine.Position()
+	v := view{ready: c.leader != 0 && pos.Term == c.term, started: c.origin.registered, leaving: c.leaving, term: c.term, isLeader: c.leader == c.cfg.id,
+		settled: len(c.origin.inflight) == 0 && len(c.origin.waiting) == 0 && len(c.parked.giveBack) == 0 && len(c.parked.withdraw) == 0}
+	fresh := pos.TimeMs/1000 == old.facts.pos.TimeMs/1000 || pos.Index == old.facts.pos.Index
+	if fresh && v.ready == old.ready && v.started == old.started && v.leaving == old.leaving && v.term == old.term && v.isLeader == old.isLeader && v.settled == old.settled && c.stats.leaderChanges == old.stats.leaderChanges {
+		return
+	}
+	v.leader = c.nameOf(c.leader)
+	v.stats, v.inflight, v.parked, v.commit = c.stats, len(c.origin.inflight), len(c.parked.byNumber), c.commit
+	v.facts = machineFacts{pos, c.machine.Bytes(), c.machine.Totals()}
+	n.view.Store(&v)
+}
+
+// end answers everybody who waits and says why the replica ended.
+func (n *Node) end(err error) {
+	events, requests := n.box.close()
+	c := n.core
+	refuse := func(r *request) {
+		if r.state == reqPacked || r.state == reqParked {
+			r.err = &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: errStopped.Error(), Unknown: true}
+		} else {
+			r.err = fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+		}
+		r.state = reqEnded
+		r.done <- struct{}{}
+	}
+	for _, b := range c.origin.inflight {
+		for _, r := range b.reqs {
+			if r.state == reqPacked {
+				refuse(r)
+			}
+		}
+	}
+	for _, r := range c.origin.waiting {
+		if r.state == reqWaiting {
+			refuse(r)
+		}
+	}
+	for _, r := range c.parked.waits {
+		refuse(r)
+	}
+	for _, r := range requests {
+		r.state = reqWaiting
+		refuse(r)
+	}
+	reads := c.reads.list
+	for _, e := range events {
+		switch e := e.(type) {
+		case readAsked:
+			reads = append(reads, e.read)
+		case statusAsked:
+			e.reply(status{})
+		case viewAsked:
+			e.reply(Status{})
+		}
+	}
+	for _, r := range reads {
+		if r.empty != nil {
+			if r.empty.state == reqWaiting {
+				refuse(r.empty)
+			}
+			continue
+		}
+		r.err = fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+		r.done <- struct{}{}
+	}
+	if err != nil {
+		n.log.Error("the replica ends", zap.Error(err))
+	}
+	n.err = err
+	close(n.done)
+}
+
+// Do submits op and blocks until it is committed and applied on this node. See
+// httpapi.Replica.
+func (n *Node) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+	r := n.requests.Get().(*request)
+	*r = request{op: op, timeout: int64(timeout), bytes: fsm.Size(op), done: r.done}
+	if err := n.box.submit(r); err != nil {
+		return fsm.Result{}, err
+	}
+	if gone == nil {
+		<-r.done
+	} else {
+		select {
+		case <-r.done:
+		case <-gone:
+			n.box.post(hungup{r})
+			return fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "the client left")
+		}
+	}
+	res, err := r.res, r.err
+	if r.state == reqAnswered {
+		// The core has let go of it.
+		r.op, r.res = nil, fsm.Result{}
+		n.requests.Put(r)
+	}
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	return res, nil
+}
+
+// Read runs f on the machine, on the core's goroutine: linearizable when strong,
+// else on this node's committed state; never before minIndex is applied.
+func (n *Node) Read(strong bool, minIndex uint64, timeout time.Duration, f func(m *fsm.Machine)) (fsm.Position, error) {
+	r := &read{f: f, strong: strong, minIndex: minIndex, timeout: int64(timeout), done: make(chan struct{}, 1)}
+	if !n.box.post(readAsked{r}) {
+		return fsm.Position{}, fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+	}
+	<-r.done
+	if r.err != nil {
+		return fsm.Position{}, r.err
+	}
+	return r.pos, nil
+}
+
+// GiveBack returns hand-outs whose answer was not written; it does not block.
+func (n *Node) GiveBack(items []fsm.Item) { n.box.post(undelivered{items}) }
+
+// Name is the node's own name.
+func (n *Node) Name() string { return n.cfg.Name }
+
+// Leader is the leader's name as known here, "" when unknown.
+func (n *Node) Leader() string { return n.view.Load().leader }
+
+// Ready is nil when a leader is known and an entry of its term is applied here.
+func (n *Node) Ready() error {
+	v := n.view.Load()
+	switch {
+	case v.leaving:
+		return fsm.Refuse(fsm.CodeLeaving, "this node is stopping")
+	case !v.started:
+		return fsm.Refuse(fsm.CodeLoading, "the node has not registered with a leader yet")
+	case !v.ready:
+		return fsm.Refuse(fsm.CodeNoLeader, "no leader is known, or no entry of its term is applied yet")
+	}
+	return nil
+}
+
+// Started is nil once the log is replayed and this start is registered.
+func (n *Node) Started() error {
+	if !n.view.Load().started {
+		return fsm.Refuse(fsm.CodeLoading, "the node has not registered with a leader yet")
+	}
+	return nil
+}
+
+// Status asks the core for what /v1/cluster shows.
+func (n *Node) Status() Status {
+	ch := make(chan Status, 1)
+	if !n.box.post(viewAsked{func(s Status) { ch <- s }}) {
+		return Status{ClusterID: n.cluster}
+	}
+	s := <-ch
+	s.ClusterID = n.cluster
+	return s
+}
+
+// ID is the node's raft id.
+func (n *Node) ID() uint64 { return n.id }
+
+// Done is closed when the replica ended, by Close or by itself.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err says why the replica ended by itself; nil after Close. Valid once Done is
+// closed.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.err
+	default:
+		return nil
+	}
+}
+
+// Drain prepares a stop: leadership moves to another voter, parked requests and
+// what is not packed are answered with CodeLeaving, and so are new ones. It
+// returns when nothing of this node's own is unapplied, or with ctx.
+func (n *Node) Drain(ctx context.Context) error {
+	n.box.post(transferAsked{})
+	began := time.Now()
+	if err := n.await(ctx, func(v *view) bool { return !v.isLeader || time.Since(began) > n.cfg.ElectionTimeout }); err != nil {
+		return err
+	}
+	n.box.post(leaveAsked{})
+	return n.await(ctx, func(v *view) bool { return v.leaving && (v.settled || !v.ready) })
+}
+
+func (n *Node) await(ctx context.Context, ok func(*view) bool) error {
+	t := time.NewTicker(n.cfg.Tick)
+	defer t.Stop()
+	for !ok(n.view.Load()) {
+		select {
+		case <-t.C:
+		case <-n.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Close drains, stops everything and closes the log. Stop the front ends
+// between Drain and Close, so that no answer is cut off.
+func (n *Node) Close(ctx context.Context) error {
+	if err := n.Drain(ctx); err != nil {
+		n.log.Warn("stopping without having drained", zap.Error(err))
+	}
+	n.quitOnce.Do(func() { close(n.quit) })
+	<-n.done
+	n.peers.stop()
+	n.wg.Wait()
+	n.writer.close()
+	return errors.Join(n.wal.Close(), n.dir.close())
+}
+
+// clocks reads CLOCK_BOOTTIME, which runs through a suspend, and the wall clock.
+func clocks() reading {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err))
+	}
+	return reading{boot: ts.Nano(), wall: time.Now().UnixMilli()}
+}
+
+// writeSnapshot writes a machine copy to a file, slowly enough that requests do
+// not notice.
+func (n *Node) writeSnapshot(job *snapshotJob) {
+	info, err := snapshot.Write(n.dir.snapDir(), snapshot.Header{ClusterID: n.cluster, Index: job.pos.Index, Term: job.pos.Term, ConfState: job.conf, TimeMs: job.pos.TimeMs},
+		throttle(snapshotRate), job.machine.Encode)
+	n.box.post(snapshotSaved{job: job, bytes: info.Size, err: err})
+}
+
+// snapshotRate bounds how fast a snapshot is written, in bytes of state a second.
+const snapshotRate = 64 << 20
+
+// throttle returns a function that sleeps when bytes come faster than rate.
+func throttle(rate int) func(int) {
+	began, bytes := time.Now(), 0
+	return func(n int) {
+		bytes += n
+		if ahead := time.Duration(bytes)*time.Second/time.Duration(rate) - time.Since(began); ahead > time.Millisecond {
+			time.Sleep(ahead)
+		}
+	}
+}
+
+// prune deletes snapshot files that nobody needs: all but the newest two, those
+// on their way to a peer, and those received but not installed. The log reaches
+// back to the older of the two.
+func (n *Node) prune(index uint64) {
+	n.held.drop(index)
+	gone, err := snapshot.Prune(n.dir.snapDir(), 2, n.held.has)
+	if err != nil {
+		n.log.Warn("old snapshots not deleted", zap.Error(err))
+	}
+	for _, f := range gone {
+		n.log.Info("deleted", zap.String("snapshot", f))
+	}
+}
+
+// heldFiles counts who needs a snapshot file.
+type heldFiles struct {
+	mu sync.Mutex
+	n  map[uint64]int
+}
+
+func (h *heldFiles) hold(index uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n == nil {
+		h.n = map[uint64]int{}
+	}
+	h.n[index]++
+}
+
+func (h *heldFiles) drop(index uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.n[index]--; h.n[index] <= 0 {
+		delete(h.n, index)
+	}
+}
+
+func (h *heldFiles) has(index uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n[index] > 0
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package raftnode
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.uber.org/zap"
+
+	"raftq/fsm"
+)
+
+// status is what peers tell each other every second. Log time's base and slew,
+// comfort and alarms depend on it, nothing else.
+type status struct {
+	ID      uint64       `json:"id"`
+	Cluster uint64       `json:"cluster"`
+	WallMs  int64        `json:"wall_ms"`
+	Base    statusBase   `json:"base"`
+	Applied uint64       `json:"applied"`
+	Chain   chainPoint   `json:"chain"`
+	Chains  []chainPoint `json:"chains"`
+	Version string       `json:"version"`
+	Feature uint32       `json:"feature"`
+	Bytes   int64        `json:"bytes"`
+}
+
+type statusBase struct {
+	Index   uint64 `json:"index"`
+	Term    uint64 `json:"term"`
+	SinceNs int64  `json:"since_ns"`
+	Lost    bool   `json:"lost"`
+}
+
+// chainPoint is the machine's running hash at an index.
+type chainPoint struct {
+	Index uint64 `json:"index"`
+	Hash  uint64 `json:"hash"`
+}
+
+const (
+	chainEvery = 128
+	chainKept  = 32
+)
+
+// chainRing keeps the hashes at the last indexes that are multiples of
+// chainEvery: nodes compare them at equal indexes.
+type chainRing struct{ points [chainKept]chainPoint }
+
+func (r *chainRing) note(index, hash uint64) {
+	if index%chainEvery == 0 {
+		r.points[index/chainEvery%chainKept] = chainPoint{index, hash}
+	}
+}
+
+func (c *core) ownStatus() status {
+	pos := c.machine.Position()
+	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, c.machine.Chain()},
+		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: c.machine.Bytes(),
+		Base: statusBase{c.clock.base.Index, c.clock.base.Term, c.now.boot - c.clock.base.BootNs, c.clock.base.lost}}
+	for _, p := range c.chains.points {
+		if p.Index > 0 {
+			s.Chains = append(s.Chains, p)
+		}
+	}
+	return s
+}
+
+// onPeerStatus keeps what a peer says, and compares chains. A node whose state
+// differs from a majority of the voters stops; without a majority it is an alarm.
+func (c *core) onPeerStatus(s status) {
+	p := c.peers[s.ID]
+	if p == nil {
+		return
+	}
+	p.status, p.heardStatus = s, c.now.boot
+	p.wallOffset = s.WallMs - c.now.boot/1e6
+	differ := 0
+	for _, id := range c.conf.GetVoters() {
+		if q := c.peers[id]; q != nil && c.differs(q.status.Chains) {
+			differ++
+			c.log.Error("this node's state differs from a member's", zap.String("member", c.nameOf(id)))
+		}
+	}
+	if differ > len(c.conf.GetVoters())/2 {
+		c.halt(errDiverged)
+	}
+}
+
+func (c *core) differs(theirs []chainPoint) bool {
+	for _, t := range theirs {
+		if o := c.chains.points[t.Index/chainEvery%chainKept]; o.Index == t.Index && o.Hash != t.Hash {
+			return true
+		}
+	}
+	return false
+}
+
+// Status is what GET /v1/cluster shows.
+type Status struct {
+	ClusterID    uint64
+	Leader       string
+	Term, Commit uint64
+	FeatureLevel uint32
+	Nodes        []NodeStatus
+}
+
+// NodeStatus is one member as this node last heard of it. Match is known on the
+// leader; elsewhere it is the member's applied index.
+type NodeStatus struct {
+	ID                     uint64
+	Name, Client, Peer     string
+	Learner, Leader, Alive bool
+	Match, Applied         uint64
+	ChainIndex, ChainHash  uint64
+	Version                string
+}
+
+func (c *core) view() Status {
+	v := Status{Leader: c.nameOf(c.leader), Term: c.term, Commit: c.commit}
+	match := map[uint64]uint64{}
+	if c.role == raft.StateLeader {
+		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr progress) { match[id] = pr.Match })
+	}
+	for i, m := range c.machine.Members() {
+		n := NodeStatus{ID: m.ID, Name: m.Name, Peer: m.Peer, Learner: m.Learner, Leader: m.ID == c.leader}
+		session, ok := c.machine.Session(m.ID)
+		if ok {
+			n.Client, n.Version = session.Start.Client, session.Start.Version
+		}
+		st := c.ownStatus()
+		n.Alive = true
+		if m.ID != c.cfg.id {
+			st = status{}
+			n.Alive = false
+			if p := c.peers[m.ID]; p != nil {
+				st = p.status
+				n.Alive = p.heardStatus > 0 && c.now.boot-p.heardStatus < 3e9
+			}
+		}
+		n.Applied, n.ChainIndex, n.ChainHash = st.Applied, st.Chain.Index, st.Chain.Hash
+		n.Match = st.Applied
+		if x, ok := match[m.ID]; ok {
+			n.Match = x
+		}
+		if st.Version != "" {
+			n.Version = st.Version
+		}
+		if i == 0 || session.Start.FeatureLevel < v.FeatureLevel {
+			v.FeatureLevel = session.Start.FeatureLevel
+		}
+		v.Nodes = append(v.Nodes, n)
+	}
+	return v
+}
+
+// coreStats are counters for /metrics; the core's goroutine publishes copies.
+type coreStats struct {
+	leaderChanges, batches, ops, resent, dropped, entries uint64
+	givenBack, hangups, readRounds, snapshots, installs   uint64
+}
+
+// machineFacts are the gauges of /metrics that come from the machine.
+type machineFacts struct {
+	pos    fsm.Position
+	bytes  int64
+	totals fsm.QueueInfo
+}
