@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"raftq/fsm"
+)
+
+// call is one request on its way. It belongs to its connection's goroutine and
+// is reused after the answer, so nothing in it may reach an op.
+type call struct {
+	s     *Server
+	ctx   *fasthttp.RequestCtx
+	conn  *conn // nil when the connection did not come from Serve's listener
+	route *route
+	raw   [2][]byte // path parameters, not decoded yet
+	query query
+	opts  options
+	pos   fsm.Position // what the answer reflects; zero: nothing
+	out   []byte       // the answer's body
+	num   []byte       // a header's value being made
+	items []settleItem
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// scratchMax is the largest buffer that a call keeps for the next one.
+const scratchMax = 64 << 10
+
+func (c *call) release() {
+	query, out, num, items := c.query.buf[:0], c.out[:0], c.num[:0], c.items[:0]
+	if cap(query)+cap(out) > scratchMax {
+		query, out = nil, nil
+	}
+	*c = call{out: out, num: num, items: items}
+	c.query.buf = query
+	calls.Put(c)
+}
+
+// begin parses the query, and the headers that stand for options.
+func (c *call) begin() error {
+	c.query.rest = c.ctx.URI().QueryString()
+	for {
+		name, val, ok, err := c.query.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		if err := c.opts.set(name, value{isText, val}, c.route.query); err != nil {
+			return err
+		}
+	}
+	h := &c.ctx.Request.Header
+	if v := h.PeekCanonical(fieldConsistency); len(v) > 0 && !c.opts.given.has(optConsistency) && c.route.query.has(optConsistency) {
+		var err error
+		if c.opts.fast, err = parseConsistency(value{isText, v}); err != nil {
+			return err
+		}
+	}
+	if c.route.query.has(optConsistency) && !c.ctx.IsGet() && len(h.PeekCanonical(fieldIdempotencyKey)) > 0 {
+		return invalid("Idempotency-Key", "not supported yet")
+	}
+	return nil
+}
+
+// queue returns the path's queue, percent-decoded once.
+func (c *call) queue() (string, error) {
+	b, err := c.param(0)
+	if err != nil {
+		return "", err
+	}
+	return queueName("queue", b)
+}
+
+func (c *call) param(i int) ([]byte, error) {
+	start := len(c.query.buf)
+	var err error
+	c.query.buf, err = appendDecoded(c.query.buf, c.raw[i], false)
+	return c.query.buf[start:len(c.query.buf):len(c.query.buf)], err
+}
+
+// submit hands op to the replica and waits. A request that asked for
+// consistency=fast is answered as strong, too: until replicas can answer at
+// the leader's append, this is the one place where that is decided.
+func (c *call) submit(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+	res, err := c.s.replica.Do(op, timeout, gone)
+	if err != nil {
+		return res, err
+	}
+	c.pos = res.Position
+	return res, nil
+}
+
+// timeout is how long the answer of a request without wait may take.
+func (c *call) timeout() time.Duration {
+	if c.opts.timeout > 0 {
+		return c.opts.timeout
+	}
+	return timeoutDefault
+}
+
+// read runs f on the machine: linearizable, or this node's own state when the
+// request asked for fast.
+func (c *call) read(f func(m *fsm.Machine)) error {
+	pos, err := c.s.replica.Read(!c.opts.fast, c.opts.minIndex, c.timeout(), f)
+	c.pos = pos
+	return err
+}
+
+var (
+	fieldIndex          = []byte("Raftq-Index")
+	fieldTerm           = []byte("Raftq-Term")
+	fieldTime           = []byte("Raftq-Time")
+	fieldNode           = []byte("Raftq-Node")
+	fieldLeader         = []byte("Raftq-Leader")
+	fieldRetryAfter     = []byte("Retry-After")
+	fieldAllow          = []byte("Allow")
+	fieldAccept         = []byte("Accept")
+	fieldConsistency    = []byte("Raftq-Consistency")
+	fieldIdempotencyKey = []byte("Idempotency-Key")
+
+	typeJSON    = []byte("application/json")
+	typeProblem = []byte("application/problem+json")
+	typeNDJSON  = []byte("application/x-ndjson")
+	typeFrames  = []byte("application/vnd.raftq.frames")
+	typeBytes   = []byte("application/octet-stream")
+	typeText    = []byte("text/plain; charset=utf-8")
+)
+
+// answer makes c.out the answer's body.
+func (c *call) answer(status int, contentType []byte) error {
+	res := &c.ctx.Response
+	res.SetStatusCode(status)
+	res.Header.SetContentTypeBytes(contentType)
+	c.out = res.SwapBody(c.out)
+	return nil
+}
+
+// answerProblem is the one place that turns errors into answers.
+func (c *call) answerProblem(err error) {
+	p := asProblem(err)
+	res := &c.ctx.Response
+	res.ResetBody()
+	c.out = appendProblem(c.out[:0], p, c.ctx.URI().PathOriginal())
+	c.answer(p.kind.status, typeProblem) //nolint:errcheck // never fails
+	if s := p.kind.retryAfter(); s > 0 {
+		c.field(fieldRetryAfter, uint64(s))
+	}
+	if p.allow != "" {
+		res.Header.SetCanonical(fieldAllow, []byte(p.allow))
+	}
+}
+
+// finish sets the header fields that each answer has.
+func (c *call) finish() {
+	h := &c.ctx.Response.Header
+	if c.pos.Index > 0 {
+		c.field(fieldIndex, c.pos.Index)
+		c.field(fieldTerm, c.pos.Term)
+		c.field(fieldTime, uint64(c.pos.TimeMs))
+	}
+	h.SetCanonical(fieldNode, c.s.nameField)
+	if leader := c.s.replica.Leader(); leader != "" {
+		c.num = appendField(c.num[:0], leader)
+		h.SetCanonical(fieldLeader, c.num)
+	}
+}
+
+func (c *call) field(name []byte, v uint64) {
+	c.num = strconv.AppendUint(c.num[:0], v, 10)
+	c.ctx.Response.Header.SetCanonical(name, c.num)
+}

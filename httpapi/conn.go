@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"raftq/fsm"
+)
+
+// errHungUp ends a connection whose client left before its answer.
+var errHungUp = errors.New("httpapi: the client hung up before the answer")
+
+// listener wraps what it accepts. With TLS it sits below, so that a conn sees
+// the socket.
+type listener struct {
+	net.Listener
+	s *Server
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: nc, s: l.s}
+	c.attempt = c.tryWrite
+	if sc, ok := nc.(syscall.Conn); ok {
+		if c.raw, err = sc.SyscallConn(); err != nil {
+			c.raw = nil // polled by nobody: written or failed, as any conn
+		}
+	}
+	return c, nil
+}
+
+// conn is a client's connection. Everything but Close is called by the one
+// goroutine that serves it.
+type conn struct {
+	net.Conn
+	s   *Server
+	raw syscall.RawConn // nil when there is no socket
+	// linger says that the client may be sending still: read on for a moment
+	// before closing, else the reset may overtake the answer.
+	linger bool
+
+	// One Write under way.
+	p       []byte
+	n       int
+	err     error
+	stalled bool
+	attempt func(fd uintptr) bool // tryWrite, bound once
+
+	mu     sync.Mutex // guards what follows; held across poll and write
+	left   []fsm.Item // receipts of the answer whose first byte is not written yet
+	closed bool
+
+	watched watch
+}
+
+// connOf finds the conn below whatever wraps it.
+func connOf(nc net.Conn) *conn {
+	switch c := nc.(type) {
+	case *conn:
+		return c
+	case *tls.Conn:
+		return connOf(c.NetConn())
+	}
+	return nil
+}
+
+// leave takes the receipts of an answer that is about to be written. From here
+// on each is reported exactly once: as written, or given back.
+func (c *conn) leave(jobs []fsm.Delivered) {
+	c.mu.Lock()
+	for i := range jobs {
+		c.left = append(c.left, jobs[i].Receipt().Item())
+	}
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.abandon()
+	}
+}
+
+// abandon gives back what was left: its answer will not be written.
+func (c *conn) abandon() {
+	c.mu.Lock()
+	items := c.take()
+	c.mu.Unlock()
+	c.s.giveBack(items)
+}
+
+// take returns what was left, as a slice of its own. c.mu is held.
+func (c *conn) take() []fsm.Item {
+	if len(c.left) == 0 {
+		return nil
+	}
+	items := append([]fsm.Item(nil), c.left...)
+	c.left = c.left[:0]
+	return items
+}
+
+// Write writes p whole or fails. When receipts were left, it looks for a
+// hang-up right before the system call that carries the first byte.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.raw == nil {
+		return c.writePlain(p)
+	}
+	c.p, c.n, c.err = p, 0, nil
+	err := c.raw.Write(c.attempt)
+	if err == nil {
+		err = c.err
+	}
+	c.p = nil
+	if c.stalled {
+		c.stalled = false
+		_ = c.Conn.SetWriteDeadline(time.Time{}) //nolint:errcheck // the next write tells
+	}
+	if err != nil {
+		c.abandon() // empty once a byte was written
+	}
+	return c.n, err
+}
+
+// tryWrite is called with the socket writable, and again when it would block.
+func (c *conn) tryWrite(fd uintptr) (done bool) {
+	for c.n < len(c.p) {
+		n, err := c.writeOnce(int(fd))
+		if n > 0 {
+			c.n += n
+			continue
+		}
+		switch err {
+		case unix.EINTR:
+		case unix.EAGAIN:
+			if !c.stalled {
+				c.stalled = true
+				_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // a closed conn fails the write
+			}
+			return false
+		default:
+			c.err = err
+			return true
+		}
+	}
+	return true
+}
+
+// writeOnce is one system call. The lock makes poll, write and the report one
+// step for a Close by another goroutine.
+func (c *conn) writeOnce(fd int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, net.ErrClosed
+	}
+	if len(c.left) == 0 {
+		return unix.Write(fd, c.p[c.n:])
+	}
+	if hungUp(fd) {
+		return 0, errHungUp
+	}
+	n, err := unix.Write(fd, c.p[c.n:])
+	if n > 0 {
+		c.s.stats.written.Add(uint64(len(c.left)))
+		c.left = c.left[:0]
+	}
+	return n, err
+}
+
+// hungUp tells whether the client's FIN or reset has arrived. Bytes that wait
+// to be read do not count.
+func hungUp(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	for {
+		n, err := unix.Poll(p[:], 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	}
+}
+
+// writePlain serves connections that are no sockets.
+func (c *conn) writePlain(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	var items []fsm.Item
+	if n > 0 {
+		c.s.stats.written.Add(uint64(len(c.left)))
+		c.left = c.left[:0]
+	} else {
+		items = c.take()
+	}
+	c.mu.Unlock()
+	c.s.giveBack(items)
+	return n, err
+}
+
+// SetWriteDeadline does nothing: Write has its own deadline, counted from when
+// the client stopped taking bytes. Handlers call it through fasthttp to have
+// their answer flushed at once.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetDeadline sets what reads wait.
+func (c *conn) SetDeadline(t time.Time) error { return c.Conn.SetReadDeadline(t) }
+
+// Close may be called by any goroutine, and twice.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	items := c.take()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	c.s.giveBack(items)
+	c.s.watcher.forget(c)
+	if c.linger && !again {
+		c.drain()
+	}
+	return c.Conn.Close()
+}
+
+// drain ends our side and reads what the client still sends, for a moment.
+func (c *conn) drain() {
+	if hc, ok := c.Conn.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerMax)) //nolint:errcheck // then the read fails
+		_, _ = io.Copy(io.Discard, c.Conn)                    //nolint:errcheck // we close either way
+	}
+}
+
+// giveBack returns hand-outs whose answer was not written.
+func (s *Server) giveBack(items []fsm.Item) {
+	if len(items) == 0 {
+		return
+	}
+	s.stats.undelivered.Add(uint64(len(items)))
+	s.replica.GiveBack(items)
+}

@@ -1,0 +1,275 @@
+package httpapi
+
+import (
+	"encoding/base64"
+
+	"raftq/fsm"
+)
+
+// enqueue takes the request body as one job.
+func (c *call) enqueue() error {
+	o := &c.opts
+	if err := o.finishJob(); err != nil {
+		return err
+	}
+	queue, err := c.queue()
+	if err != nil {
+		return err
+	}
+	body := c.ctx.Request.Body()
+	if err := c.s.checkBody(len(body)); err != nil {
+		return err
+	}
+	op := &struct {
+		fsm.Enqueue
+		jobs [1]fsm.NewJob
+	}{}
+	op.jobs[0] = o.job
+	op.jobs[0].Queue = queue
+	op.jobs[0].Body = append([]byte(nil), body...)
+	op.Jobs = op.jobs[:]
+	return c.enqueueSingle(&op.Enqueue)
+}
+
+func (s *Server) checkBody(n int) error {
+	if n > s.opts.MaxBody {
+		return refuse(fsm.CodeBodyTooLarge, "a job's body has at most %d bytes (max-body), this one %d", s.opts.MaxBody, n)
+	}
+	return nil
+}
+
+// enqueueSingle submits one job and answers its facts, or its refusal.
+func (c *call) enqueueSingle(op *fsm.Enqueue) error {
+	res, err := c.submit(op, c.timeout(), nil)
+	if err != nil {
+		return err
+	}
+	code := res.Code
+	if len(res.Items) == 1 && res.Items[0].Code != fsm.CodeOK {
+		code = res.Items[0].Code
+	}
+	if code != fsm.CodeOK {
+		return refuse(code, "queue %q", op.Jobs[0].Queue)
+	}
+	if len(res.Items) != 1 {
+		return asProblem(errShortResult)
+	}
+	c.s.stats.enqueued.Add(1)
+	b := append(c.out[:0], `{"id":"`...)
+	b = res.Items[0].ID.Append(b)
+	b = append(b, `","queue":`...)
+	b = appendString(b, op.Jobs[0].Queue)
+	c.out = append(b, `,"committed":true,"duplicate":false}`+"\n"...)
+	return c.answer(201, typeJSON)
+}
+
+// enqueueBatch submits jobs and answers each.
+func (c *call) enqueueBatch(jobs []fsm.NewJob) error {
+	if len(jobs) == 0 {
+		return refuse(fsm.CodeInvalidRequest, "no jobs in the request")
+	}
+	res, err := c.submit(&fsm.Enqueue{Atomic: c.opts.atomic, Jobs: jobs}, c.timeout(), nil)
+	if err != nil {
+		return err
+	}
+	if res.Code != fsm.CodeOK {
+		return refuse(res.Code, "none of the %d jobs was enqueued%s", len(jobs), firstRefused(res.Items))
+	}
+	if len(res.Items) != len(jobs) {
+		return asProblem(errShortResult)
+	}
+	status := 201
+	b := append(c.out[:0], `{"results":[`...)
+	for i := range res.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if code := res.Items[i].Code; code != fsm.CodeOK {
+			status = 207
+			b = append(appendItemError(append(b, '{'), code, ""), '}')
+			continue
+		}
+		c.s.stats.enqueued.Add(1)
+		b = append(b, `{"id":"`...)
+		b = res.Items[i].ID.Append(b)
+		b = append(b, `","status":201}`...)
+	}
+	c.out = append(b, "]}\n"...)
+	return c.answer(status, typeJSON)
+}
+
+// firstRefused says which job was the reason for refusing an atomic batch.
+func firstRefused(items []fsm.ItemResult) string {
+	for i := range items {
+		if items[i].Code != fsm.CodeOK {
+			return (&problem{detail: items[i].Code.String()}).at("; jobs", i).detail
+		}
+	}
+	return ""
+}
+
+// enqueueJobs takes an envelope, an array or NDJSON of them, or frames.
+func (c *call) enqueueJobs() error {
+	queue, err := c.queue()
+	if err != nil {
+		return err
+	}
+	// One copy of the whole request; the jobs' bodies are slices of it.
+	list := jobList{s: c.s, queue: queue, body: append([]byte(nil), c.ctx.Request.Body()...)}
+	single := false
+	switch mediaType(c.ctx.Request.Header.ContentType()) {
+	case string(typeFrames):
+		err = list.readFrames()
+	case string(typeNDJSON):
+		err = list.readLines()
+	default:
+		single, err = list.readJSON()
+	}
+	if err != nil {
+		return err
+	}
+	if single {
+		return c.enqueueSingle(&fsm.Enqueue{Jobs: list.jobs})
+	}
+	return c.enqueueBatch(list.jobs)
+}
+
+// jobList is the jobs of one request while they are read.
+type jobList struct {
+	s     *Server
+	queue string
+	body  []byte // owned: the jobs keep slices of it
+	jobs  []fsm.NewJob
+	bytes int
+}
+
+// readJSON reads one envelope or an array.
+func (l *jobList) readJSON() (single bool, err error) {
+	r := jsonReader{b: l.body}
+	switch r.peek() {
+	case '{':
+		if err := l.envelope(&r); err != nil {
+			return true, err
+		}
+		return true, r.end()
+	case '[':
+		r.i++
+		for n := 0; ; n++ {
+			more, err := r.more(']', n)
+			if err != nil {
+				return false, err
+			}
+			if !more {
+				return false, r.end()
+			}
+			if err := l.envelope(&r); err != nil {
+				return false, asProblem(err).at("jobs", n)
+			}
+		}
+	}
+	return false, r.fail(`want an envelope such as {"body":"…"} or an array of them`)
+}
+
+// readLines reads NDJSON; empty lines are skipped.
+func (l *jobList) readLines() error {
+	r := jsonReader{b: l.body}
+	for n := 0; r.peek() != 0; n++ {
+		if err := l.envelope(&r); err != nil {
+			return asProblem(err).at("jobs", n)
+		}
+		if c := r.lineEnd(); c != 0 && c != '\n' {
+			return r.fail("want one envelope a line")
+		}
+	}
+	return r.end()
+}
+
+// lineEnd skips blanks of a line and returns what stops it, 0 at the end.
+func (r *jsonReader) lineEnd() byte {
+	for ; r.i < len(r.b); r.i++ {
+		if c := r.b[r.i]; c != ' ' && c != '\t' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// envelope reads one job.
+func (l *jobList) envelope(r *jsonReader) error {
+	if err := r.open('{'); err != nil {
+		return err
+	}
+	var o options
+	bodies := 0
+	for n := 0; ; n++ {
+		more, err := r.more('}', n)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		name, err := r.key()
+		if err != nil {
+			return err
+		}
+		switch string(name) {
+		case "body", "body_base64", "json":
+			bodies++
+			err = l.envelopeBody(r, string(name), &o.job)
+		default:
+			var v value
+			if v, err = r.value(); err == nil {
+				err = o.set(name, v, jobOptions)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if bodies != 1 {
+		return invalid("body", "an envelope has exactly one of body, body_base64 and json")
+	}
+	return l.add(&o)
+}
+
+func (l *jobList) envelopeBody(r *jsonReader, name string, job *fsm.NewJob) (err error) {
+	if name == "json" {
+		job.Body, err = r.raw()
+		return err
+	}
+	if r.peek() != '"' {
+		return invalid(name, "want a string")
+	}
+	text, err := r.str()
+	if err != nil || name == "body" {
+		job.Body = text
+		return err
+	}
+	job.Body = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Strict().Decode(job.Body, text)
+	if err != nil {
+		return invalid(name, "not standard base64 with padding")
+	}
+	job.Body = job.Body[:n]
+	return nil
+}
+
+// add checks a job and the batch's limits.
+func (l *jobList) add(o *options) error {
+	if err := o.finishJob(); err != nil {
+		return err
+	}
+	if err := l.s.checkBody(len(o.job.Body)); err != nil {
+		return err
+	}
+	if len(l.jobs) == fsm.BatchItemsMax {
+		return invalid("jobs", "at most %d jobs in a request", fsm.BatchItemsMax)
+	}
+	if l.bytes += len(o.job.Body); l.bytes > fsm.BatchBytesMax && len(l.jobs) > 0 {
+		return refuse(fsm.CodeBodyTooLarge, "the bodies of a request with several jobs have at most %d bytes together", fsm.BatchBytesMax)
+	}
+	o.job.Queue = l.queue
+	l.jobs = append(l.jobs, o.job)
+	return nil
+}

@@ -1,0 +1,321 @@
+package httpapi
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"raftq/fsm"
+)
+
+// option is a named option of a request, wherever it is written: query,
+// envelope, frame header or item.
+type option uint8
+
+const (
+	optNone option = iota
+	optDelay
+	optAt
+	optLease
+	optAtMostOnce
+	optTTL
+	optPriority
+	optMaxFailures
+	optHeaders
+	optTimeout
+	optConsistency
+	optAtomic
+	optMax
+	optWait
+	optConsumer
+	optQueues
+	optEncoding
+	optMinIndex
+	optForce
+	optPrefix
+	optCursor
+	optLimit
+	// Named by the API, refused until they are built.
+	optGroup
+	optDedupID
+	optDedupTTL
+	optUniqueKey
+	optMaxLen
+	optReplicate
+	optAttemptID
+	optMaxStale
+	optMinLen
+	optionCount
+)
+
+var optionNames = [optionCount]string{"",
+	"delay", "at", "lease", "at_most_once", "ttl", "priority", "max_failures", "headers",
+	"timeout", "consistency", "atomic",
+	"max", "wait", "consumer", "queues", "encoding", "min_index", "force", "prefix", "cursor", "limit",
+	"group", "dedup_id", "dedup_ttl", "unique_key", "max_len", "replicate", "attempt_id", "max_stale", "min_len",
+}
+
+func (o option) String() string { return optionNames[o] }
+
+// optionOf returns optNone for a name that is no option.
+func optionOf(name []byte) option {
+	for o := optNone + 1; o < optionCount; o++ {
+		if string(name) == optionNames[o] {
+			return o
+		}
+	}
+	return optNone
+}
+
+// optionSet is a set of options, a bit for each.
+type optionSet uint64
+
+func setOf(opts ...option) (s optionSet) {
+	for _, o := range opts {
+		s |= 1 << o
+	}
+	return s
+}
+
+func (s optionSet) has(o option) bool { return s>>o&1 != 0 }
+
+func (s optionSet) String() string {
+	var names []string
+	for o := optNone + 1; o < optionCount; o++ {
+		if s.has(o) {
+			names = append(names, o.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+var (
+	// notYet is what a route may name but no node can do.
+	notYet = setOf(optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate, optAttemptID, optMaxStale, optMinLen)
+
+	writeOptions   = setOf(optTimeout, optConsistency)
+	readOptions    = setOf(optTimeout, optConsistency, optMinIndex, optMaxStale)
+	jobOptions     = setOf(optDelay, optAt, optLease, optAtMostOnce, optTTL, optPriority, optMaxFailures, optHeaders, optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate)
+	dequeueOptions = setOf(optMax, optWait, optLease, optConsumer, optEncoding, optAttemptID)
+)
+
+// options are an request's options after checking. Zero means "not said".
+type options struct {
+	given    optionSet
+	timeout  time.Duration
+	fast     bool
+	atomic   bool
+	force    bool
+	base64   bool
+	max      int32
+	limit    int
+	waitMs   int64
+	leaseMs  int64
+	minIndex uint64
+	consumer string
+	queues   []string
+	prefix   string
+	cursor   string
+	job      fsm.NewJob // options of a job; without queue and body
+}
+
+// set parses one option. allowed is what the place knows; hint says where that
+// is, for the refusal.
+func (o *options) set(name []byte, v value, allowed optionSet) error {
+	if v.kind == isText && bytes.HasPrefix(name, headerPrefix) && allowed.has(optHeaders) {
+		return o.addHeader(name[len(headerPrefix):], v.b)
+	}
+	opt := optionOf(name)
+	if opt == optHeaders && v.kind == isText {
+		opt = optNone // in a query each header is an option of its own
+	}
+	switch {
+	case opt == optNone || !allowed.has(opt):
+		return invalid(string(name), "unknown here; known are %s", allowed&^notYet)
+	case notYet.has(opt):
+		return invalid(opt.String(), "not supported yet")
+	case o.given.has(opt):
+		return invalid(opt.String(), "given twice")
+	}
+	o.given |= 1 << opt
+	return o.parse(opt, v)
+}
+
+var headerPrefix = []byte("header.")
+
+// parse is the one place that knows each option's form and limits.
+func (o *options) parse(opt option, v value) (err error) {
+	name := opt.String()
+	var n uint64
+	switch opt {
+	case optDelay:
+		o.job.DelayMs, err = v.duration(name, 0, fsm.DelayMaxMs)
+	case optAt:
+		if o.job.AtMs, err = v.time(name); err == nil && (o.job.AtMs <= 0 || o.job.AtMs > time.Now().UnixMilli()+fsm.DelayMaxMs) {
+			err = invalid(name, "outside 1970 to %s from now", formatDuration(fsm.DelayMaxMs))
+		}
+	case optLease:
+		o.leaseMs, err = v.duration(name, 1, fsm.LeaseMaxMs)
+		o.job.LeaseMs = o.leaseMs
+	case optAtMostOnce:
+		o.job.AtMostOnce, err = v.boolean(name)
+	case optTTL:
+		o.job.TTLMs, err = v.duration(name, 1, fsm.TTLMaxMs)
+	case optPriority:
+		n, err = v.integer(name, 0, 9)
+		o.job.Priority = uint8(n)
+	case optMaxFailures:
+		n, err = v.integer(name, 0, math.MaxInt32)
+		if o.job.MaxFailures = int32(n); n == 0 {
+			o.job.MaxFailures = -1 // 0 says "never" on the wire, "the queue's" in an op
+		}
+	case optHeaders:
+		err = o.addHeaders(v)
+	case optTimeout:
+		var ms int64
+		ms, err = v.duration(name, 1, timeoutMax.Milliseconds())
+		o.timeout = time.Duration(ms) * time.Millisecond
+	case optConsistency:
+		o.fast, err = parseConsistency(v)
+	case optAtomic:
+		o.atomic, err = v.boolean(name)
+	case optForce:
+		o.force, err = v.boolean(name)
+	case optMax:
+		n, err = v.integer(name, 1, fsm.BatchItemsMax)
+		o.max = int32(n)
+	case optLimit:
+		n, err = v.integer(name, 1, listMax)
+		o.limit = int(n)
+	case optWait:
+		o.waitMs, err = v.duration(name, 0, fsm.WaitMaxMs)
+	case optConsumer:
+		o.consumer, err = boundedText(name, v, fsm.ConsumerMax)
+	case optQueues:
+		err = o.addQueues(v)
+	case optEncoding:
+		if o.base64 = string(v.b) == "base64"; !o.base64 {
+			err = invalid(name, "want base64")
+		}
+	case optMinIndex:
+		o.minIndex, err = v.integer(name, 0, math.MaxUint64)
+	case optPrefix:
+		o.prefix, err = boundedText(name, v, fsm.NameMax)
+	case optCursor:
+		o.cursor, err = parseCursor(v.b)
+	}
+	return err
+}
+
+func parseConsistency(v value) (fast bool, err error) {
+	if v.kind == isText || v.kind == isString {
+		switch string(v.b) {
+		case "strong":
+			return false, nil
+		case "fast":
+			return true, nil
+		}
+	}
+	return false, invalid("consistency", "want strong or fast")
+}
+
+func boundedText(name string, v value, most int) (string, error) {
+	b, err := v.text(name)
+	if err == nil && len(b) > most {
+		err = invalid(name, "at most %d bytes, this one has %d", most, len(b))
+	}
+	return string(b), err
+}
+
+// addHeader adds a job's header and keeps the list sorted.
+func (o *options) addHeader(name, val []byte) error {
+	h, err := header(name, val)
+	if err != nil {
+		return err
+	}
+	at, twice := slices.BinarySearchFunc(o.job.Headers, h.Name, func(h fsm.Header, name string) int {
+		return strings.Compare(h.Name, name)
+	})
+	if twice {
+		return invalid("header."+h.Name, "given twice")
+	}
+	total := len(h.Name) + len(h.Value)
+	for _, x := range o.job.Headers {
+		total += len(x.Name) + len(x.Value)
+	}
+	if total > fsm.HeadersMax {
+		return invalid("headers", "at most %d bytes of names and values together", fsm.HeadersMax)
+	}
+	o.job.Headers = slices.Insert(o.job.Headers, at, h)
+	return nil
+}
+
+func (o *options) addHeaders(v value) error {
+	if v.kind != isCompound || v.b[0] != '{' {
+		return invalid("headers", "want an object of strings")
+	}
+	r := jsonReader{b: v.b, i: 1}
+	for n := 0; ; n++ {
+		more, err := r.more('}', n)
+		if !more || err != nil {
+			return err
+		}
+		name, err := r.key()
+		if err != nil {
+			return err
+		}
+		if r.peek() != '"' {
+			return invalid("headers", "want an object of strings")
+		}
+		val, err := r.str()
+		if err == nil {
+			err = o.addHeader(name, val)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (o *options) addQueues(v value) error {
+	if v.kind != isCompound || v.b[0] != '[' {
+		return invalid("queues", "want an array of names")
+	}
+	r := jsonReader{b: v.b, i: 1}
+	for n := 0; ; n++ {
+		more, err := r.more(']', n)
+		if !more || err != nil {
+			return err
+		}
+		if r.peek() != '"' {
+			return invalid("queues", "want an array of names")
+		}
+		b, err := r.str()
+		if err != nil {
+			return err
+		}
+		name, err := queueName("queues", b)
+		switch {
+		case err != nil:
+			return err
+		case n == fsm.QueuesMax:
+			return invalid("queues", "at most %d names", fsm.QueuesMax)
+		case slices.Contains(o.queues, name):
+			return invalid("queues", "%q is named twice", name)
+		}
+		o.queues = append(o.queues, name)
+	}
+}
+
+// finishJob fills in a job's defaults and refuses what contradicts itself.
+func (o *options) finishJob() error {
+	if o.given.has(optDelay) && o.given.has(optAt) {
+		return invalid("at", "either delay or at, not both")
+	}
+	if !o.given.has(optPriority) {
+		o.job.Priority = fsm.PriorityDefault
+	}
+	return nil
+}
