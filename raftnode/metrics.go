@@ -36,7 +36,7 @@ var metrics = []metric{
 	counter("raftq_snapshots_installed_total", "Snapshots installed from a peer.", func(_ *Node, v *view) float64 { return float64(v.stats.installs) }),
 	gauge("raftq_state_bytes", "Bytes of the machine's state.", func(_ *Node, v *view) float64 { return float64(v.facts.bytes) }),
 	gauge("raftq_parked_requests", "Waiting dequeues of this node's clients.", func(_ *Node, v *view) float64 { return float64(v.parked) }),
-	counter("raftq_wal_fsyncs_total", "Fsyncs of the log.", func(n *Node, _ *view) float64 { return float64(n.wal.Stats().Fsyncs) }),
+	counter("raftq_wal_fsyncs_total", "Fsyncs of the log.", func(n *Node, _ *view) float64 { return float64(n.wal.Stats().Syncs) }),
 	counter("raftq_wal_bytes_total", "Bytes written to the log.", func(n *Node, _ *view) float64 { return float64(n.wal.Stats().Bytes) }),
 }
 

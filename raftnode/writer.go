@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"errors"
 	"sync"
 
 	"go.etcd.io/raft/v3"
@@ -39,7 +40,6 @@ type logWriter struct {
 type logStore interface {
 	Save(hs *pb.HardState, ents []*pb.Entry, base wal.TimeBase) error
 	Mark(hs *pb.HardState, m wal.Marker, base wal.TimeBase) error
-	Install(hs *pb.HardState, m wal.Marker, base wal.TimeBase) error
 	Release(index uint64) error
 }
 
@@ -151,7 +151,7 @@ func (w *logWriter) install(j *appendJob) error {
 	snap := j.m.GetSnapshot()
 	meta := snap.GetMetadata()
 	m := wal.Marker{Index: meta.GetIndex(), Term: meta.GetTerm(), ConfState: meta.GetConfState()}
-	if err := w.log.Install(hardState(j.m), m, j.base); err != nil {
+	if err := w.log.Mark(hardState(j.m), m, j.base); err != nil {
 		return err
 	}
 	if err := w.storage.ApplySnapshot(snap); err != nil {
@@ -172,13 +172,12 @@ func (w *logWriter) install(j *appendJob) error {
 // below it except for slow followers, and log files below the one before it.
 func (w *logWriter) mark(j *appendJob) error {
 	m := j.mark.marker
-	if err := w.log.Mark(j.mark.state, m, j.base); err != nil {
+	if err := w.log.Mark(j.mark.state, m, j.base); errors.Is(err, wal.ErrOldMarker) {
+		return nil // a newer snapshot was installed meanwhile
+	} else if err != nil {
 		return err
 	}
 	if _, err := w.storage.CreateSnapshot(m.Index, m.ConfState, nil); err != nil {
-		if err == raft.ErrSnapOutOfDate {
-			return nil // a newer one was installed meanwhile
-		}
 		return err
 	}
 	to := min(m.Index, j.mark.keep)
