@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"raftq/cluster"
+)
+
+// startMax is how long the nodes of local and demo may take until they serve.
+const startMax = 60 * time.Second
+
+func localCmd() *cobra.Command {
+	o := cluster.Options{RespPort: 7711}
+	cmd := &cobra.Command{
+		Use:   "local [-- SERVE-FLAGS]",
+		Short: "Run a whole cluster in this terminal",
+		Long: `Run a whole cluster on this machine, a process for each node, and stop it with
+Ctrl-C. Data, logs and a file "pids" (a line "pid starttime name" for each
+process) are kept below --data-dir; started there again, the cluster goes on
+where it stopped. What follows "--" is handed to every node's serve.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				return &exitError{exitUsage, fmt.Errorf("unexpected %q; flags of serve stand behind --", args[0])}
+			}
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Binary, o.Args = binary, args
+			signals := make(chan os.Signal, 2)
+			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+			defer signal.Stop(signals)
+			return local(cmd.Context(), o, signals, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Nodes, "nodes", 3, "how many nodes")
+	f.StringVar(&o.Dir, "data-dir", "./raftq-local", "where everything is kept")
+	f.IntVar(&o.ClientPort, "client-port", 8080, "REST of the first node; the others count up")
+	f.IntVar(&o.PeerPort, "peer-port", 9080, "port of the first node for the others; counted up")
+	f.SortFlags = false
+	return cmd
+}
+
+// local runs a cluster until a signal comes or a node ends.
+func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out io.Writer) error {
+	c, err := cluster.New(o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	ready := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, startMax)
+		defer cancel()
+		ready <- c.Start(ctx)
+	}()
+	select {
+	case err := <-ready:
+		if err != nil {
+			return err
+		}
+	case <-signals:
+		cancel() // and then the processes are ended by Close
+		<-ready
+		return &exitError{code: exitFailed}
+	}
+	usage(out, c)
+
+	ended := make(chan *cluster.Node, len(c.Nodes))
+	for _, n := range c.Nodes {
+		go func() {
+			<-n.Ended()
+			ended <- n
+		}()
+	}
+	for running := len(c.Nodes); running > 0; {
+		select {
+		case s := <-signals:
+			fmt.Fprintf(out, "\n%v: stopping %d nodes (once more: at once)\n", s, running)
+			return stopLocal(ctx, c, signals)
+		case n := <-ended:
+			running--
+			fmt.Fprintf(out, "%s ended; %d of %d nodes run. See %s\n", n.Name, running, len(c.Nodes), n.LogFile)
+		}
+	}
+	return fmt.Errorf("all nodes ended")
+}
+
+func stopLocal(ctx context.Context, c *cluster.Cluster, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownMax+5*time.Second)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-signals:
+		return fmt.Errorf("ended at once")
+	}
+}
+
+// usage says what runs and how to use it.
+func usage(out io.Writer, c *cluster.Cluster) {
+	fmt.Fprintf(out, "%d nodes run; Ctrl-C stops them.\n\n", len(c.Nodes))
+	rows := make([][]string, 0, len(c.Nodes))
+	for _, n := range c.Nodes {
+		rows = append(rows, []string{n.Name, "http://" + n.Client, fmt.Sprint(n.Pid()), n.LogFile})
+	}
+	_ = table(out, []string{"NODE", "CLIENTS", "PID", "LOG"}, rows) // to a terminal
+	first, last := c.Nodes[0].Client, c.Nodes[len(c.Nodes)-1].Client
+	fmt.Fprintf(out, `
+Any node takes any request:
+
+  curl -X POST http://%[1]s/v1/queues/mail/enqueue -d 'hello'
+  curl -X POST 'http://%[2]s/v1/queues/mail/dequeue?wait=5s'
+  curl -X POST http://%[1]s/v1/ack -d '{"items":[{"receipt":"RECEIPT"}]}'
+  curl http://%[2]s/v1/cluster
+
+or with this program:
+
+  export RAFTQ_ENDPOINTS=%[3]s
+  raftq enqueue mail hello
+  raftq dequeue mail --wait 5s --ack
+  raftq stats
+  raftq cluster
+
+Kill one and see: kill -9 $(awk '$3=="n1"{print $1}' %[4]s)
+`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"))
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"raftq/httpapi"
+	"raftq/raftnode"
+)
+
+// shutdownMax is how long a graceful stop may take; systemd kills after 90 s.
+const shutdownMax = 30 * time.Second
+
+func serveCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: `Run a node. Without flags it is a durable single node in ./raftq-data, REST on
+127.0.0.1:8080.
+
+A flag wins over the environment (--data-dir is RAFTQ_DATA_DIR), the environment
+over the YAML file of --config (data-dir: /var/lib/raftq), the file over the
+default. A key that does not exist stops the start. Durations and sizes need
+units: 250ms, 30s, 7d, 64MiB.
+
+SIGTERM and SIGINT stop gracefully: no new requests, leadership handed over,
+requests under way finished. A second signal ends at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := loadSettings(cmd.Flags(), os.Environ())
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			cfg, err := newServeConfig(settings)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			signals := make(chan os.Signal, 2)
+			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+			defer signal.Stop(signals)
+			return serve(cfg, newLogger(cfg), signals)
+		},
+	}
+	serveFlags(cmd.Flags())
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// serve runs a node until a signal, or until it fails.
+func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
+	defer log.Sync() //nolint // stderr cannot always be synced
+	if !isLoopback(cfg.listenClient) || !isLoopback(cfg.node.ListenPeer) {
+		log.Warn("clients and nodes are not authenticated: keep strangers off these addresses",
+			zap.String("listen-client", cfg.listenClient), zap.String("listen-peer", cfg.node.ListenPeer))
+	}
+	// First of all, so that a taken port is noticed before the data is touched.
+	ln, err := net.Listen("tcp", cfg.listenClient)
+	if err != nil {
+		return fmt.Errorf("listen-client: %w", err)
+	}
+	defer ln.Close() // closed twice after a good end
+
+	cfg.node.Version = version()
+	cfg.node.Logger = log
+	node, err := raftnode.Open(cfg.node)
+	if err != nil {
+		return fmt.Errorf("start the node: %w", err)
+	}
+	server, err := newServer(cfg, node, log)
+	if err != nil {
+		return errors.Join(err, node.Close(context.Background()))
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	log.Info("node runs", zap.String("name", cfg.node.Name), zap.String("version", version()), zap.Int("pid", os.Getpid()),
+		zap.String("client", ln.Addr().String()), zap.String("peer", cfg.node.ListenPeer), zap.String("data-dir", cfg.node.DataDir))
+
+	var failed error
+	select {
+	case s := <-signals:
+		log.Info("stopping; a second signal ends at once", zap.Stringer("signal", s))
+	case <-node.Done():
+		failed = fmt.Errorf("the node stopped: %w", orClosed(node.Err()))
+	case err := <-served:
+		failed = fmt.Errorf("serve %s: %w", cfg.listenClient, orClosed(err))
+	}
+	if failed != nil {
+		log.Error("stopping", zap.Error(failed))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownMax)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() {
+		// The order matters: requests under way need the node.
+		stopped <- errors.Join(server.Close(ctx), node.Close(ctx))
+	}()
+	select {
+	case err = <-stopped:
+	case s := <-signals:
+		return fmt.Errorf("second signal (%v): ended at once", s)
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("stop: %w", err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// newServer makes the front end. /metrics shows the process's own registry,
+// where etcd's packages keep their figures.
+func newServer(cfg serveConfig, node *raftnode.Node, log *zap.Logger) (*httpapi.Server, error) {
+	registry, ok := prometheus.DefaultRegisterer.(*prometheus.Registry)
+	if !ok {
+		return nil, fmt.Errorf("BUG: the default registry is a %T", prometheus.DefaultRegisterer)
+	}
+	if err := registry.Register(node); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return httpapi.New(replica{node}, httpapi.Options{
+		MaxBody:  int(cfg.maxBody),
+		Version:  version(),
+		Registry: registry,
+		Logger:   log,
+	}), nil
+}
+
+// orClosed stands in for the error of something that ended without one.
+func orClosed(err error) error {
+	if err == nil {
+		return errors.New("closed by itself")
+	}
+	return err
+}
+
+func newLogger(cfg serveConfig) *zap.Logger {
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	enc.TimeKey = "time"
+	encoder := zapcore.NewJSONEncoder(enc)
+	if cfg.logFormat == "text" {
+		enc.EncodeLevel = zapcore.CapitalLevelEncoder
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
+		enc.ConsoleSeparator = " "
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), cfg.logLevel))
+}
