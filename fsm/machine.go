@@ -1,11 +1,45 @@
 package fsm
 
-import "io"
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
 
 // Machine is the state: a pure function of the log. It is used by one goroutine
 // (the replica's core); a Copy may be read by another, as long as nobody
 // applies to that copy.
-type Machine struct{}
+type Machine struct {
+	index, term uint64
+	now         int64 // log time in ms; never falls
+	chain       uint64
+	seq         uint64 // last given to a job or waiter
+	queueNumber uint32 // last given to a queue
+	tombNumber  uint64 // last given to a tombstone
+	bytes       int64
+	totals      counters // over all queues that are not doomed
+	members     []Member // sorted by id; never changed
+
+	// stamp marks the jobs, queues and sessions that this machine may change.
+	// No other machine has it; Copy gives a new one to both.
+	stamp uint64
+
+	jobs     btree.BTreeG[jobItem]
+	names    btree.Map[string, uint32] // queue numbers of names; no doomed ones
+	queues   btree.Map[uint32, *queue]
+	doomed   btree.Map[uint32, struct{}] // queues with jobs to reap
+	sessions btree.Map[uint64, *session]
+	parked   btree.BTreeG[parkedItem]
+	// The timers of jobs force an entry, those of waiters and idle queues do not.
+	forcing   btree.BTreeG[timer]
+	passive   btree.BTreeG[timer]
+	tombs     btree.BTreeG[tomb]
+	tombOrder btree.Map[uint64, Key]
+
+	run run // scratch of Apply; nothing in it outlives an entry
+}
 
 // Member is a line of the replicated member table.
 type Member struct {
@@ -38,99 +72,191 @@ type SessionInfo struct {
 	Start                  NodeStart
 }
 
-// QueueInfo is a queue as reads show it.
-type QueueInfo struct {
-	Queue                                                  string
-	Ready, Delayed, Leased, Held, Dead                     int
-	Bytes                                                  int64
-	Waiters                                                int
-	OldestReadyMs                                          int64 // enqueue time of the oldest ready job, 0 = none
-	Enqueued, Delivered, Acked, Failed, Expired, DeadTotal uint64
+// lastStamp is the last stamp given to any machine. Stamps tell machines of one
+// process apart; they reach neither results nor encoded state.
+var lastStamp atomic.Uint64
+
+func tree[T any](less func(a, b T) bool) btree.BTreeG[T] {
+	return *btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// JobInfo is a job as reads show it; State is one of "delayed", "ready",
-// "leased", "held", "dead".
-type JobInfo struct {
-	Delivered  // Grant and Tag of the current lease; zero when not leased
-	State      string
-	DeliverMs  int64
-	Consumer   string
-	DeadReason string
-	AtMostOnce bool
-	LastIndex  uint64
+func empty() *Machine {
+	return &Machine{
+		stamp:   lastStamp.Add(1),
+		jobs:    tree(jobLess),
+		parked:  tree(parkedLess),
+		forcing: tree(timerLess),
+		passive: tree(timerLess),
+		tombs:   tree(tombLess),
+	}
 }
 
 // New returns the genesis machine: log time 0, the given members, index 1, term 1.
-func New(members []Member) *Machine { panic("not yet") }
+func New(members []Member) *Machine {
+	m := empty()
+	m.index, m.term = 1, 1
+	m.chain = chainGenesis()
+	m.members = slices.Clone(members)
+	slices.SortFunc(m.members, func(a, b Member) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return m
+}
+
+// Copy returns a second machine with the same state, in O(1) for any number of
+// jobs. Both may be applied to from then on, by one goroutine each. Copy itself
+// counts as applying.
+func (m *Machine) Copy() *Machine {
+	// Both get a new stamp: what carries the old one is shared from now on.
+	m.stamp = lastStamp.Add(1)
+	c := &Machine{
+		index: m.index, term: m.term, now: m.now, chain: m.chain, seq: m.seq, queueNumber: m.queueNumber,
+		tombNumber: m.tombNumber, bytes: m.bytes, totals: m.totals, members: m.members,
+		stamp:     lastStamp.Add(1),
+		jobs:      *m.jobs.IsoCopy(),
+		names:     *m.names.IsoCopy(),
+		queues:    *m.queues.IsoCopy(),
+		doomed:    *m.doomed.IsoCopy(),
+		sessions:  *m.sessions.IsoCopy(),
+		parked:    *m.parked.IsoCopy(),
+		forcing:   *m.forcing.IsoCopy(),
+		passive:   *m.passive.IsoCopy(),
+		tombs:     *m.tombs.IsoCopy(),
+		tombOrder: *m.tombOrder.IsoCopy(),
+	}
+	return c
+}
 
 // Apply applies the entry at index, which must be Index()+1. data is the
 // entry's data (empty for raft's own entries); it is not kept. An error means
 // that this build cannot go on (ErrNewer, or a malformed batch): the node stops.
 func (m *Machine) Apply(index, term uint64, data []byte, self Self) (Applied, error) {
-	panic("not yet")
+	if index != m.index+1 || term < m.term {
+		panic(fmt.Sprintf("BUG: entry %d of term %d applied at index %d of term %d", index, term, m.index, m.term))
+	}
+	m.index, m.term = index, term
+	m.run.begin(self)
+	if len(data) > 0 {
+		if err := m.applyBatch(data); err != nil {
+			return Applied{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+	}
+	m.extendChain(data)
+	m.run.applied.Position = m.Position()
+	return m.run.end(), nil
 }
 
-// Index and Term are those of the last applied entry, Now the log time in ms.
-func (m *Machine) Position() Position { panic("not yet") }
+func (m *Machine) applyBatch(data []byte) error {
+	h, err := ReadBatchHeader(data)
+	if err != nil {
+		return err
+	}
+	if data[1] != 0 {
+		return fmt.Errorf("batch flags %#x: %w", data[1], ErrNewer)
+	}
+	r := &m.run
+	a := &r.applied
+	a.Header = h
+	a.Fired = m.fireTimers(max(m.now, h.TimeMs))
+	m.reap(TimersPerEntry - a.Fired)
+	m.serve()
 
-// Chain is the running hash over entries, results and timers.
-func (m *Machine) Chain() uint64 { panic("not yet") }
+	ops := data[BatchHeaderSize:]
+	a.Effect = m.admits(h, ops)
+	if !a.Effect {
+		r.outcome = append(r.outcome, noteFilter)
+		return nil
+	}
+	if h.Origin != 0 && h.Number != 0 {
+		m.ownSession(h.Origin).last = h.Number
+	}
+	a.Mine = h.Origin == r.self.Origin && h.Epoch == r.self.Epoch && h.Origin != 0
+	if a.Mine {
+		r.left = countOps(ops)
+		a.Results = make([]Result, 0, r.left)
+	}
+	for len(ops) > 0 {
+		var raw rawOp
+		if raw, ops, err = nextOp(ops); err != nil {
+			return err
+		}
+		if a.Mine {
+			a.Results = append(a.Results, Result{Position: m.Position()})
+			r.result = &a.Results[len(a.Results)-1]
+		}
+		code, err := m.applyRaw(h, raw)
+		if err != nil {
+			return err
+		}
+		m.noteOp(code)
+		if r.result != nil {
+			r.result.Code = code
+		}
+		r.left--
+		m.serve()
+	}
+	return nil
+}
 
-// NextDue is the log time in ms at which the next timer that forces an entry
-// fires (delay, lease, TTL; now, when jobs of deleted queues wait to be
-// reaped). ok is false when there is none. Waiters never force one.
-func (m *Machine) NextDue() (ms int64, ok bool) { panic("not yet") }
+// applyRaw decodes an op and applies it.
+func (m *Machine) applyRaw(h BatchHeader, raw rawOp) (Code, error) {
+	if raw.flags&FlagVoid != 0 {
+		return CodeOK, nil
+	}
+	op, err := m.run.ops.decode(raw, true)
+	if err != nil {
+		return 0, err
+	}
+	code := CodeInvalidRequest
+	if allowed(h, raw.kind) {
+		code = m.applyOp(h, op)
+	}
+	m.run.ops.release(raw.kind)
+	return code, nil
+}
 
-// Members returns the table, sorted by id.
-func (m *Machine) Members() []Member { panic("not yet") }
+// allowed tells whether a batch may hold ops of a kind: node starts are alone
+// in batches 0, node away in those of origin 0.
+func allowed(h BatchHeader, kind Kind) bool {
+	switch {
+	case h.Origin == 0:
+		return kind == KindNodeAway
+	case h.Number == 0:
+		return kind == KindNodeStart
+	}
+	return kind != KindNodeAway && kind != KindNodeStart
+}
 
-// Session returns the session of a node; ok is false when it never started.
-func (m *Machine) Session(node uint64) (s SessionInfo, ok bool) { panic("not yet") }
-
-// Sessions returns all sessions, sorted by node.
-func (m *Machine) Sessions() []SessionInfo { panic("not yet") }
-
-// EpochUsed tells whether a session or a job carries the epoch.
-func (m *Machine) EpochUsed(epoch uint64) bool { panic("not yet") }
-
-// AnyReady tells whether a dequeue of these queues would find a job now.
-func (m *Machine) AnyReady(queues []string) bool { panic("not yet") }
-
-// HandedTo returns the leases that the request holds, for a replica that
-// installed a snapshot and must learn what its parked requests were given.
-func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout { panic("not yet") }
-
-// Parked tells which of the requests of an epoch are waiters.
-func (m *Machine) Parked(node, epoch uint64) []uint64 { panic("not yet") }
-
-// Queue returns a queue; ok is false when it does not exist.
-func (m *Machine) Queue(name string) (q QueueInfo, ok bool) { panic("not yet") }
-
-// Queues returns up to limit queues with names after cursor, in name order.
-func (m *Machine) Queues(prefix, cursor string, limit int) []QueueInfo { panic("not yet") }
-
-// Totals sums over all queues; cheap (kept as running sums).
-func (m *Machine) Totals() QueueInfo { panic("not yet") }
-
-// Job returns a job. The code is CodeOK, CodeJobNotFound, or CodeJobGone (acked
-// while its tombstone lives).
-func (m *Machine) Job(k Key) (JobInfo, Code) { panic("not yet") }
-
-// Bytes is the machine's own count of what its state takes: equal on all nodes.
-func (m *Machine) Bytes() int64 { panic("not yet") }
-
-// Copy returns a second machine with the same state, in O(1) for any number of
-// jobs. Both may be applied to from then on, by one goroutine each.
-func (m *Machine) Copy() *Machine { panic("not yet") }
-
-// Encode writes the whole state; equal machines give equal bytes.
-func (m *Machine) Encode(w io.Writer) error { panic("not yet") }
-
-// Decode reads what Encode wrote, and checks it.
-func Decode(r io.Reader) (*Machine, error) { panic("not yet") }
-
-// Hash is a hash of Encode's bytes.
-func (m *Machine) Hash() uint64 { panic("not yet") }
-
-// Check verifies every invariant; for tests and after Decode. O(state).
-func (m *Machine) Check() error { panic("not yet") }
+// applyOp applies one op; its result, if wanted, is in the run.
+func (m *Machine) applyOp(h BatchHeader, op Op) Code {
+	switch op := op.(type) {
+	case *NodeStart:
+		return m.nodeStart(h, op)
+	case *NodeAway:
+		return m.nodeAway(op)
+	case *NodeBack:
+		return m.nodeBack(h)
+	case *Enqueue:
+		return m.enqueue(h, op)
+	case *Dequeue:
+		return m.dequeue(h, op)
+	case *Ack:
+		return m.settle(op.Items, ackItem)
+	case *Nack:
+		return m.settle(op.Items, nackItem)
+	case *Release:
+		return m.settle(op.Items, releaseItem)
+	case *Extend:
+		return m.settle(op.Items, extendItem)
+	case *Withdraw:
+		return m.withdraw(h, op)
+	case *GiveBack:
+		return m.settle(op.Items, giveBackItem)
+	case *DeleteQueue:
+		return m.deleteQueue(op)
+	}
+	panic(fmt.Sprintf("BUG: op of kind %d is decoded and not applied", op.Kind()))
+}

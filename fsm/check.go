@@ -1,0 +1,197 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check verifies every invariant; for tests and after Decode. O(state).
+func (m *Machine) Check() error {
+	c := &checker{m: m, queues: map[uint32]*counters{}, seqs: map[uint64]bool{}, waiters: map[uint64]int{}}
+	c.bytes = int64(m.tombOrder.Len()) * tombstoneCost
+	c.checkQueues()
+	c.checkJobs()
+	c.checkWaiters()
+	c.checkSums()
+	c.checkTombs()
+	if len(c.errs) > 20 {
+		c.errs = append(c.errs[:20], errors.New("and more"))
+	}
+	return errors.Join(c.errs...)
+}
+
+// checker counts again what the machine keeps as it goes.
+type checker struct {
+	m       *Machine
+	errs    []error
+	queues  map[uint32]*counters
+	seqs    map[uint64]bool
+	waiters map[uint64]int // by node
+	listed  int            // places of waiters in queues
+	forcing int            // timers
+	passive int
+	bytes   int64
+	ready   int
+	rest    int
+}
+
+func (c *checker) want(ok bool, format string, args ...any) {
+	if !ok {
+		c.errs = append(c.errs, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *checker) checkQueues() {
+	m := c.m
+	named, doomed := 0, 0
+	m.queues.Scan(func(number uint32, q *queue) bool {
+		c.queues[number] = &counters{}
+		c.want(q.number == number, "queue %d is listed as %d", q.number, number)
+		c.want(q.stamp <= m.stamp, "queue %q has stamp %d of the future, machine %d", q.name, q.stamp, m.stamp)
+		c.want(q.ready.Len() == 0 || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
+		c.want(q.made || q.jobs() == 0, "queue %q was never made and has %d jobs", q.name, q.jobs())
+		c.want(q.made || q.waiters.Len() > 0, "queue %q has no reason to be", q.name)
+		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0, "queue %q is idle without a timer", q.name)
+		c.want(q.ready.Len() == q.states[stateReady], "queue %q: %d ready, counted %d", q.name, q.ready.Len(), q.states[stateReady])
+		if q.doomed {
+			doomed++
+			_, ok := m.doomed.Get(number)
+			c.want(ok && q.waiters.Len() == 0 && q.jobs() > 0 && q.timerMs == 0, "queue %q %d is badly doomed", q.name, number)
+		} else {
+			named++
+			n, ok := m.names.Get(q.name)
+			c.want(ok && n == number, "queue %q is not named so", q.name)
+		}
+		if q.timerMs != 0 {
+			_, ok := m.passive.Get(timer{q.timerMs, timerIdle.order(uint64(number)), Key{}})
+			c.want(ok, "queue %q has no timer at %d", q.name, q.timerMs)
+			c.passive++
+		}
+		q.waiters.Scan(func(seq uint64, w *waiter) bool {
+			p, ok := m.parked.Get(parkedItem{node: w.node, request: w.request})
+			c.want(ok && p.waiter == w && w.seq == seq, "queue %q lists a waiter %d that is not parked", q.name, seq)
+			c.listed++
+			return true
+		})
+		c.ready += q.ready.Len()
+		c.rest += q.rest.Len()
+		c.bytes += q.cost()
+		return true
+	})
+	c.want(named == m.names.Len(), "%d names of %d queues", m.names.Len(), named)
+	c.want(doomed == m.doomed.Len(), "%d doomed of %d queues", m.doomed.Len(), doomed)
+}
+
+func (c *checker) checkJobs() {
+	m := c.m
+	m.jobs.Scan(func(it jobItem) bool {
+		id := ID{Key: it.key}
+		q, ok := m.queues.Get(it.queue)
+		if !ok {
+			c.want(false, "job %v is of queue %d that is not there", id, it.queue)
+			return true
+		}
+		c.want(!c.seqs[it.seq] && it.seq > 0 && it.seq <= m.seq, "job %v has sequence %d, the last is %d", id, it.seq, m.seq)
+		c.seqs[it.seq] = true
+		c.want(it.state < stateCount && it.priority <= 9 && it.flags < flagsEnd, "job %v: state %d, priority %d, flags %#x", id, it.state, it.priority, it.flags)
+		c.want(it.deliveries <= it.grant && it.lastIndex <= m.index && it.fence <= m.index && it.stamp <= m.stamp, "job %v is ahead of its machine: %+v", id, *it.job)
+		tree, ord := &q.rest, it.seq
+		if it.state == stateReady {
+			tree, ord = &q.ready, it.order()
+		}
+		k, ok := tree.Get(ord)
+		c.want(ok && k == it.key, "job %v in state %s is not in its tree", id, stateNames[it.state])
+		kind, timed := it.state.timer()
+		c.want(timed == (it.dueMs != 0), "job %v in state %s is due at %d", id, stateNames[it.state], it.dueMs)
+		if timed {
+			c.wantTimer(timer{it.dueMs, kind.order(it.seq), it.key})
+		}
+		if it.expiresMs != 0 {
+			c.wantTimer(timer{it.expiresMs, timerTTL.order(it.seq), it.key})
+		}
+		if it.state == stateLeased {
+			c.want(it.grant > 0 && it.deliveries > 0 && it.flags&flagTag != 0 && it.heldMs > 0, "job %v is leased without a grant", id)
+		}
+		c.want((it.state == stateDead) == (it.rare != nil && it.rare.deadReason != reasonNone), "job %v in state %s: dead reason", id, stateNames[it.state])
+		n := c.queues[it.queue]
+		n.states[it.state]++
+		n.bytes += it.bytes()
+		c.bytes += it.bytes()
+		return true
+	})
+	c.want(c.ready+c.rest == m.jobs.Len(), "%d jobs, %d in queues", m.jobs.Len(), c.ready+c.rest)
+}
+
+func (c *checker) wantTimer(t timer) {
+	_, ok := c.m.forcing.Get(t)
+	c.want(ok, "timer %+v is missing", t)
+	c.want(t.ms > c.m.now, "timer %+v is due at %d", t, c.m.now)
+	c.forcing++
+}
+
+func (c *checker) checkWaiters() {
+	m := c.m
+	listed := 0
+	m.parked.Scan(func(p parkedItem) bool {
+		w := p.waiter
+		s, ok := m.sessions.Get(w.node)
+		c.want(ok && s.epoch == w.epoch && p.node == w.node && p.request == w.request, "waiter %d of node %d has no session", w.seq, w.node)
+		c.want(!c.seqs[w.seq] && w.seq > 0 && w.seq <= m.seq, "waiter has sequence %d, the last is %d", w.seq, m.seq)
+		c.seqs[w.seq] = true
+		_, timed := m.passive.Get(w.timer())
+		c.want(timed && w.deadlineMs > m.now, "waiter %d of %d ms has no timer at %d", w.seq, w.deadlineMs, m.now)
+		c.passive++
+		c.waiters[w.node]++
+		c.bytes += w.bytes()
+		if ok && s.away {
+			return true
+		}
+		for _, name := range w.queues {
+			listed++
+			q := m.queueNamed(name)
+			if q == nil {
+				c.want(false, "waiter %d waits for no queue %q", w.seq, name)
+				continue
+			}
+			e, _ := q.waiters.Get(w.seq)
+			c.want(e == w, "waiter %d is not listed in %q", w.seq, name)
+		}
+		return true
+	})
+	c.want(listed == c.listed, "%d places of waiters, %d in queues", listed, c.listed)
+	c.want(c.forcing == m.forcing.Len() && c.passive == m.passive.Len(), "timers: %d of %d, %d of %d", m.forcing.Len(), c.forcing, m.passive.Len(), c.passive)
+	m.sessions.Scan(func(node uint64, s *session) bool {
+		c.want(s.node == node && s.waiters == c.waiters[node] && len(s.past) <= EpochsKept, "session %d: %d waiters, counted %d", node, s.waiters, c.waiters[node])
+		c.want(m.isMember(node), "session of %d, which is no member", node)
+		c.bytes += sessionCost + (&session{}).startBytes(&s.start)
+		return true
+	})
+}
+
+func (c *checker) checkSums() {
+	m := c.m
+	var sum counters
+	m.queues.Scan(func(number uint32, q *queue) bool {
+		n := c.queues[number]
+		c.want(q.states == n.states && q.bytes == n.bytes, "queue %q: %v, %d bytes; counted %v, %d", q.name, q.states, q.bytes, n.states, n.bytes)
+		if !q.doomed {
+			sum.bytes += n.bytes
+			for s := range sum.states {
+				sum.states[s] += n.states[s]
+			}
+		}
+		return true
+	})
+	c.want(sum.states == m.totals.states && sum.bytes == m.totals.bytes, "totals %v, %d bytes; counted %v, %d", m.totals.states, m.totals.bytes, sum.states, sum.bytes)
+	c.want(c.bytes == m.bytes, "%d bytes, counted %d", m.bytes, c.bytes)
+}
+
+func (c *checker) checkTombs() {
+	m := c.m
+	c.want(m.tombs.Len() == m.tombOrder.Len() && m.tombs.Len() <= TombstonesMax, "%d tombstones, %d in order", m.tombs.Len(), m.tombOrder.Len())
+	m.tombs.Scan(func(t tomb) bool {
+		k, ok := m.tombOrder.Get(t.ord)
+		c.want(ok && k == t.key && t.ord <= m.tombNumber && (t.kind == tombAcked || t.kind == tombExpired), "tombstone %+v", t)
+		return true
+	})
+}

@@ -1,0 +1,112 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// grantee is who gets jobs: a dequeue, or a waiter.
+type grantee struct {
+	tag      uint64
+	leaseMs  int64 // 0 = the job's
+	consumer string
+	wanted   bool // jobs is to be filled
+	jobs     []Delivered
+}
+
+func (m *Machine) dequeue(h BatchHeader, op *Dequeue) Code {
+	r := &m.run
+	if len(op.Queues) == 0 {
+		return CodeInvalidRequest
+	}
+	limit := min(max(int(op.Max), 1), BatchItemsMax)
+	if m.AnyReady(op.Queues) {
+		g := grantee{tag: requestTag(h.Epoch, op.Request), leaseMs: op.LeaseMs, consumer: op.Consumer, wanted: r.result != nil}
+		m.fill(op.Queues, &g, limit)
+		if r.result != nil {
+			r.result.Jobs = g.jobs
+		}
+		return CodeOK
+	}
+	if op.WaitMs <= 0 {
+		return CodeOK
+	}
+	code := m.park(h, op, limit)
+	if r.result != nil {
+		r.result.Parked = code == CodeOK
+	}
+	return code
+}
+
+// fill hands up to limit ready jobs of the queues to g, left to right.
+func (m *Machine) fill(names []string, g *grantee, limit int) {
+	if g.wanted {
+		n := 0
+		for _, name := range names {
+			if q := m.queueNamed(name); q != nil {
+				n += q.ready.Len()
+			}
+		}
+		g.jobs = m.run.deliveredSlab(min(n, limit))
+	}
+	for _, name := range names {
+		q := m.queueNamed(name)
+		if q == nil || q.ready.Len() == 0 {
+			continue
+		}
+		q = m.ownQueue(q)
+		for ; limit > 0 && q.ready.Len() > 0; limit-- {
+			m.handOut(q, g)
+		}
+		if limit == 0 {
+			return
+		}
+	}
+}
+
+// handOut leases the first ready job of an owned queue to g.
+func (m *Machine) handOut(q *queue, g *grantee) {
+	_, k, _ := q.ready.Min()
+	it, _ := m.jobs.Get(jobItem{key: k})
+	m.ownJob(&it)
+	leaseMs := g.leaseMs
+	if leaseMs <= 0 {
+		leaseMs = int64(it.leaseMs)
+	}
+	if leaseMs <= 0 {
+		leaseMs = LeaseDefault
+	}
+	leaseMs = min(leaseMs, LeaseMaxMs)
+	it.heldMs = uint32(leaseMs)
+	it.grant++
+	it.deliveries++
+	it.tag = g.tag
+	it.flags |= flagTag
+	it.fence = m.index
+	if it.rare != nil || g.consumer != "" {
+		r := it.getRare()
+		r.consumer = strings.Clone(g.consumer)
+		m.setRare(q, it.job, r)
+	}
+	m.move(q, it, stateLeased, m.now+leaseMs)
+	q.delivered++
+	m.totals.delivered++
+	m.noteGrant(k, it.grant)
+	if g.wanted {
+		g.jobs = append(g.jobs, it.delivered(q))
+	}
+}
+
+// delivered shows the last hand-out of a job.
+func (it jobItem) delivered(q *queue) Delivered {
+	d := Delivered{
+		ID: it.id(it.key), Grant: it.grant, Tag: it.tag, Queue: q.name, Body: it.body, Priority: it.priority,
+		Deliveries: it.deliveries, Failures: it.failures, EnqueuedMs: it.enqueuedMs, LeaseUntil: it.dueMs,
+		ExpiresMs: it.expiresMs, Fence: it.fence,
+	}
+	if it.rare != nil {
+		d.Headers = slices.Clone(it.rare.headers)
+		d.LastError = it.rare.lastError
+	}
+	return d
+}

@@ -1,0 +1,203 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// QueueInfo is a queue as reads show it.
+type QueueInfo struct {
+	Queue                                                  string
+	Ready, Delayed, Leased, Held, Dead                     int
+	Bytes                                                  int64
+	Waiters                                                int
+	OldestReadyMs                                          int64 // enqueue time of the oldest ready job, 0 = none
+	Enqueued, Delivered, Acked, Failed, Expired, DeadTotal uint64
+}
+
+// JobInfo is a job as reads show it; State is one of "delayed", "ready",
+// "leased", "held", "dead".
+type JobInfo struct {
+	Delivered  // Grant and Tag of the current lease; zero when not leased
+	State      string
+	DeliverMs  int64
+	Consumer   string
+	DeadReason string
+	AtMostOnce bool
+	LastIndex  uint64
+}
+
+// Position is the index and the term of the last applied entry, and the log
+// time there.
+func (m *Machine) Position() Position { return Position{m.index, m.term, m.now} }
+
+// Chain is the running hash over entries, results and timers.
+func (m *Machine) Chain() uint64 { return m.chain }
+
+// Members returns the table, sorted by id.
+func (m *Machine) Members() []Member { return slices.Clone(m.members) }
+
+// Bytes is the machine's own count of what its state takes: equal on all nodes.
+func (m *Machine) Bytes() int64 { return m.bytes }
+
+// AnyReady tells whether a dequeue of these queues would find a job now.
+func (m *Machine) AnyReady(queues []string) bool {
+	for _, name := range queues {
+		if q := m.queueNamed(name); q != nil && q.ready.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// HandedTo returns the leases that the request holds, for a replica that
+// installed a snapshot and must learn what its parked requests were given.
+// Handouts come in the order of requests, their jobs in enqueue order; requests
+// that hold nothing have none.
+func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout {
+	tags := make(map[uint64]int, len(requests))
+	for i, r := range requests {
+		tags[requestTag(epoch, r)] = i
+	}
+	found := make([][]jobItem, len(requests))
+	m.forcing.Scan(func(t timer) bool {
+		if timerKind(t.ord>>60) != timerLease {
+			return true
+		}
+		it, q := m.find(t.key)
+		if q == nil {
+			return true
+		}
+		if i, ok := tags[it.tag]; ok {
+			found[i] = append(found[i], it)
+		}
+		return true
+	})
+	var all []Handout
+	for i, items := range found {
+		if len(items) == 0 {
+			continue
+		}
+		slices.SortFunc(items, func(a, b jobItem) int {
+			if a.seq < b.seq {
+				return -1
+			}
+			return 1
+		})
+		h := Handout{Request: requests[i], Result: Result{Position: m.Position()}}
+		for _, it := range items {
+			h.Result.Jobs = append(h.Result.Jobs, it.delivered(m.queueOf(it.queue)))
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// Parked tells which of the requests of an epoch are waiters.
+func (m *Machine) Parked(node, epoch uint64) []uint64 {
+	var requests []uint64
+	m.parked.Ascend(parkedItem{node: node}, func(p parkedItem) bool {
+		if p.node == node && p.waiter.epoch == epoch {
+			requests = append(requests, p.request)
+		}
+		return p.node == node
+	})
+	return requests
+}
+
+func (c *counters) info() QueueInfo {
+	return QueueInfo{
+		Ready: c.states[stateReady], Delayed: c.states[stateDelayed], Leased: c.states[stateLeased],
+		Held: c.states[stateHeld], Dead: c.states[stateDead], Bytes: c.bytes,
+		Enqueued: c.enqueued, Delivered: c.delivered, Acked: c.acked, Failed: c.failed,
+		Expired: c.expired, DeadTotal: c.deadTotal,
+	}
+}
+
+func (m *Machine) queueInfo(q *queue) QueueInfo {
+	info := q.info()
+	info.Queue = q.name
+	info.Waiters = q.waiters.Len()
+	info.OldestReadyMs = m.oldestReady(q)
+	return info
+}
+
+// oldestReady looks at the first job of each priority.
+func (m *Machine) oldestReady(q *queue) int64 {
+	oldest := uint64(seqMax)
+	var first Key
+	for p := range uint64(10) {
+		q.ready.Ascend(p<<60, func(order uint64, k Key) bool {
+			if seq := order & seqMax; seq < oldest {
+				oldest, first = seq, k
+			}
+			return false
+		})
+	}
+	if oldest == seqMax {
+		return 0
+	}
+	it, _ := m.jobs.Get(jobItem{key: first})
+	return it.enqueuedMs
+}
+
+// Queue returns a queue; ok is false when it does not exist.
+func (m *Machine) Queue(name string) (q QueueInfo, ok bool) {
+	e := m.queueNamed(name)
+	if e == nil || !e.made {
+		return q, false
+	}
+	return m.queueInfo(e), true
+}
+
+// Queues returns up to limit queues with names after cursor, in name order.
+func (m *Machine) Queues(prefix, cursor string, limit int) []QueueInfo {
+	var all []QueueInfo
+	m.names.Ascend(max(prefix, cursor), func(name string, number uint32) bool {
+		if len(all) >= limit || !strings.HasPrefix(name, prefix) {
+			return false
+		}
+		if q := m.queueOf(number); q.made && (name > cursor || cursor == "") {
+			all = append(all, m.queueInfo(q))
+		}
+		return true
+	})
+	return all
+}
+
+// Totals sums over all queues; cheap (kept as running sums). The counts of what
+// happened (Enqueued to DeadTotal) never fall: they include queues that are
+// gone. Waiters include those of nodes that are away; OldestReadyMs is 0.
+func (m *Machine) Totals() QueueInfo {
+	info := m.totals.info()
+	info.Waiters = m.parked.Len()
+	return info
+}
+
+// Job returns a job. The code is CodeOK, CodeJobNotFound, or CodeJobGone (acked
+// or past its TTL, while its tombstone lives).
+func (m *Machine) Job(k Key) (JobInfo, Code) {
+	it, q := m.find(k)
+	if q == nil {
+		if m.gone(k) == CodeJobNotFound {
+			return JobInfo{}, CodeJobNotFound
+		}
+		return JobInfo{}, CodeJobGone
+	}
+	info := JobInfo{
+		Delivered: it.delivered(q), State: stateNames[it.state],
+		AtMostOnce: it.flags&flagAtMostOnce != 0, LastIndex: it.lastIndex,
+	}
+	if it.state != stateLeased {
+		info.Grant, info.Tag, info.LeaseUntil = 0, 0, 0
+	} else if it.rare != nil {
+		info.Consumer = it.rare.consumer
+	}
+	if it.state == stateDelayed {
+		info.DeliverMs = it.dueMs
+	}
+	if it.rare != nil {
+		info.DeadReason = reasonNames[it.rare.deadReason]
+	}
+	return info, CodeOK
+}

@@ -1,0 +1,369 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Decode reads what Encode wrote, and checks it. It reads no byte further.
+func Decode(r io.Reader) (*Machine, error) {
+	d := &decoder{r: r, m: empty(), queues: map[uint32]*restoring{}}
+	d.digest.Reset()
+	if err := d.all(); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	return d.m, nil
+}
+
+// decoder builds a machine from blocks.
+type decoder struct {
+	r      io.Reader
+	digest xxhash.Digest
+	buf    []byte
+	m      *Machine
+	queues map[uint32]*restoring
+	timers []timer
+	last   Key // of the job before in this block
+	before Key // of the job before
+}
+
+// restoring gathers a queue's jobs: they come in the order of their keys.
+type restoring struct {
+	*queue
+	ready, rest []place
+}
+
+type place struct {
+	ord uint64
+	key Key
+}
+
+func (d *decoder) all() error {
+	head := make([]byte, len(stateMagic)+1)
+	if _, err := io.ReadFull(d.r, head); err != nil {
+		return err
+	}
+	switch {
+	case string(head[:len(stateMagic)]) != stateMagic:
+		return fmt.Errorf("no magic: %w", errState)
+	case head[len(stateMagic)] > stateVersion:
+		return fmt.Errorf("version %d: %w", head[len(stateMagic)], ErrNewer)
+	}
+	d.digest.Write(head)
+	section := byte(0)
+	for {
+		sum := d.digest.Sum64()
+		next, err := d.block()
+		if err != nil {
+			return err
+		}
+		if next < section || section == 0 && next != sectionMachine {
+			return fmt.Errorf("section %d after %d: %w", next, section, errState)
+		}
+		section = next
+		if section == sectionEnd {
+			if len(d.buf) != 8 || binary.BigEndian.Uint64(d.buf) != sum {
+				return fmt.Errorf("checksum: %w", errState)
+			}
+			return d.finish()
+		}
+		if err := d.records(section); err != nil {
+			return err
+		}
+	}
+}
+
+// block reads a block into d.buf and returns its section.
+func (d *decoder) block() (section byte, err error) {
+	var head [blockHeader]byte
+	if _, err := io.ReadFull(d.r, head[:]); err != nil {
+		return 0, noEOF(err)
+	}
+	n := int(binary.BigEndian.Uint32(head[:]))
+	if n == 0 || n > blockMax {
+		return 0, fmt.Errorf("block of %d bytes: %w", n, errState)
+	}
+	d.buf = slices.Grow(d.buf[:0], min(n, 4*blockBytes))
+	for len(d.buf) < n {
+		// In steps: a lying length allocates little more than the file holds.
+		step := min(n-len(d.buf), 1<<20)
+		d.buf = slices.Grow(d.buf, step)
+		at := len(d.buf)
+		d.buf = d.buf[:at+step]
+		if _, err := io.ReadFull(d.r, d.buf[at:]); err != nil {
+			return 0, noEOF(err)
+		}
+	}
+	d.digest.Write(head[:])
+	d.digest.Write(d.buf)
+	return head[4], nil
+}
+
+// noEOF: a state that ends before its end is damaged.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (d *decoder) records(section byte) error {
+	f := &fields{data: d.buf, views: true}
+	d.last = Key{}
+	for len(f.data) > 0 {
+		var err error
+		switch section {
+		case sectionMachine:
+			err = d.machine(f)
+		case sectionMembers:
+			d.m.members = append(d.m.members, Member{
+				ID: f.u64(), Learner: f.upTo(1) == 1, Name: string(f.raw(addressMax)), Peer: string(f.raw(addressMax)),
+			})
+		case sectionSession:
+			err = d.session(f)
+		case sectionQueues:
+			err = d.queue(f)
+		case sectionJobs:
+			err = d.job(f)
+		case sectionWaiters:
+			err = d.waiter(f)
+		case sectionTombs:
+			t := tomb{ord: f.uvarint(), kind: f.u8(), key: Key{f.u64(), f.u64()}}
+			d.m.tombNumber = max(d.m.tombNumber, t.ord)
+			d.m.addTomb(t)
+		default:
+			return fmt.Errorf("section %d: %w", section, ErrNewer)
+		}
+		if err == nil && f.bad {
+			err = errState
+		}
+		if err != nil {
+			return fmt.Errorf("record of section %d: %w", section, err)
+		}
+	}
+	return nil
+}
+
+func (f *fields) ms() int64 { return int64(f.upTo(1<<63 - 1)) }
+
+func (f *fields) happened(c *counters) {
+	for _, n := range [...]*uint64{&c.enqueued, &c.delivered, &c.acked, &c.failed, &c.expired, &c.deadTotal} {
+		*n = f.uvarint()
+	}
+}
+
+func (d *decoder) machine(f *fields) error {
+	m := d.m
+	m.index = f.uvarint()
+	m.term = f.uvarint()
+	m.now = f.ms()
+	if v := f.uvarint(); v != chainVersion && !f.bad {
+		return fmt.Errorf("chain version %d: %w", v, ErrNewer)
+	}
+	m.chain = f.u64()
+	m.seq = f.upTo(seqMax)
+	m.queueNumber = uint32(f.upTo(1<<32 - 1))
+	m.tombNumber = f.uvarint()
+	f.happened(&m.totals)
+	if len(f.data) > 0 {
+		return fmt.Errorf("%d bytes left over: %w", len(f.data), ErrNewer)
+	}
+	return nil
+}
+
+func (d *decoder) session(f *fields) error {
+	s := &session{stamp: d.m.stamp, node: f.u64(), epoch: f.uvarint(), last: f.uvarint(), away: f.upTo(1) == 1}
+	f.views = false
+	s.start.decode(f)
+	f.views = true
+	for range f.count(2) {
+		s.past = append(s.past, pastEpoch{f.uvarint(), f.uvarint()})
+	}
+	d.m.bytes += sessionCost + (&session{}).startBytes(&s.start)
+	d.m.sessions.Load(s.node, s)
+	return nil
+}
+
+func (d *decoder) queue(f *fields) error {
+	q := &queue{stamp: d.m.stamp, number: uint32(f.upTo(1<<32 - 1))}
+	flags := f.u8()
+	q.made, q.doomed = flags&queueMade != 0, flags&queueDoomed != 0
+	q.name = string(f.raw(NameMax))
+	q.idleMs, q.timerMs = f.ms(), f.ms()
+	f.happened(&q.counters)
+	if flags > queueMade|queueDoomed {
+		return fmt.Errorf("queue flags %#x: %w", flags, ErrNewer)
+	}
+	if _, twice := d.m.queues.Load(q.number, q); twice {
+		return fmt.Errorf("queue %d twice: %w", q.number, errState)
+	}
+	d.queues[q.number] = &restoring{queue: q}
+	d.m.bytes += q.cost()
+	if q.doomed {
+		d.m.doomed.Load(q.number, struct{}{})
+	} else if _, twice := d.m.names.Set(q.name, q.number); twice {
+		return fmt.Errorf("queue %q twice: %w", q.name, errState)
+	}
+	if q.timerMs != 0 {
+		d.m.passive.Set(timer{q.timerMs, timerIdle.order(uint64(q.number)), Key{}})
+	}
+	return nil
+}
+
+func (d *decoder) job(f *fields) error {
+	b0, b1 := f.u8(), f.u8()
+	var k Key
+	if b1&stateSameHi != 0 {
+		k = Key{d.last.Hi, d.last.Lo + f.uvarint()}
+	} else {
+		k = Key{f.u64(), f.u64()}
+	}
+	d.last = k
+	h := job{
+		seq: f.upTo(seqMax), enqueuedMs: f.ms(), lastIndex: f.uvarint(),
+		queue: uint32(f.upTo(1<<32 - 1)), node: uint32(f.upTo(1<<32 - 1)), failures: uint32(f.upTo(1<<32 - 1)),
+		state: jobState(b0 & 15), priority: b0 >> 4, flags: b1 & (flagsEnd - 1), stamp: d.m.stamp,
+	}
+	if b1&stateHasDue != 0 {
+		h.dueMs = f.ms()
+	}
+	if b1&stateHasExpiry != 0 {
+		h.expiresMs = f.ms()
+	}
+	if b1&stateHasLease != 0 {
+		h.leaseMs = uint32(f.upTo(LeaseMaxMs))
+	}
+	if b1&stateHasGrant != 0 {
+		h.grant = uint32(f.upTo(1<<32 - 1))
+		h.deliveries = uint32(f.upTo(uint64(h.grant)))
+		h.heldMs = uint32(f.upTo(LeaseMaxMs))
+		h.fence = f.uvarint()
+		if h.flags&flagTag != 0 {
+			h.tag = f.u64()
+		}
+	}
+	if b1&stateHasRare != 0 {
+		h.rare = f.rare()
+	}
+	body := f.raw(BodyMax)
+	q := d.queues[h.queue]
+	_, timed := h.state.timer()
+	switch {
+	case f.bad:
+		return errState
+	case q == nil, h.state >= stateCount, h.priority > 9, h.seq == 0, h.seq > d.m.seq, !d.before.Less(k) && d.before != (Key{}),
+		timed != (h.dueMs != 0), timed && h.dueMs <= d.m.now, h.expiresMs != 0 && h.expiresMs <= d.m.now:
+		return fmt.Errorf("job %v: %w", ID{Key: k}, errState)
+	}
+	d.before = k
+	j := newJob(body)
+	h.body = j.body
+	*j = h
+	d.addJob(q, jobItem{k, j})
+	return nil
+}
+
+func (f *fields) rare() *rare {
+	r := &rare{consumer: string(f.raw(ConsumerMax)), lastError: string(f.raw(ErrorTextMax))}
+	r.maxFailures = int32(f.varint())
+	if r.deadReason = f.u8(); r.deadReason >= reasonCount {
+		f.fail()
+	}
+	r.headers = cloneHeaders(f.headers())
+	return r
+}
+
+// addJob puts a job into the tree of jobs and leaves its other places to finish.
+func (d *decoder) addJob(q *restoring, it jobItem) {
+	m := d.m
+	m.jobs.Load(it)
+	m.addBytes(q.queue, it.bytes())
+	q.states[it.state]++
+	if !q.doomed {
+		m.totals.states[it.state]++
+	}
+	if it.state == stateReady {
+		q.ready = append(q.ready, place{it.order(), it.key})
+	} else {
+		q.rest = append(q.rest, place{it.seq, it.key})
+	}
+	if kind, ok := it.state.timer(); ok {
+		d.timers = append(d.timers, timer{it.dueMs, kind.order(it.seq), it.key})
+	}
+	if it.expiresMs != 0 {
+		d.timers = append(d.timers, timer{it.expiresMs, timerTTL.order(it.seq), it.key})
+	}
+}
+
+func (d *decoder) waiter(f *fields) error {
+	w := &waiter{
+		node: f.u64(), request: f.uvarint(), epoch: f.uvarint(), seq: f.upTo(seqMax), deadlineMs: f.ms(),
+		leaseMs: f.varint(), max: int(f.upTo(BatchItemsMax)), consumer: string(f.raw(ConsumerMax)),
+	}
+	n := f.count(1)
+	for range n {
+		w.queues = append(w.queues, string(f.raw(NameMax)))
+	}
+	s, ok := d.m.sessions.Get(w.node)
+	if f.bad || !ok || s.epoch != w.epoch || w.seq > d.m.seq || w.deadlineMs <= d.m.now || n > QueuesMax {
+		return errState
+	}
+	d.m.keep(s, w)
+	for i, name := range w.queues {
+		q := d.m.queueNamed(name)
+		switch {
+		case q == nil && !s.away:
+			return errState
+		case q != nil:
+			w.queues[i] = q.name
+			if !s.away {
+				q.waiters.Set(w.seq, w)
+			}
+		}
+	}
+	return nil
+}
+
+// finish builds the trees whose order is not that of the records.
+func (d *decoder) finish() error {
+	m := d.m
+	slices.SortFunc(d.timers, func(a, b timer) int {
+		return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.ord, b.ord))
+	})
+	for _, t := range d.timers {
+		if _, twice := m.forcing.Load(t); twice {
+			return fmt.Errorf("timer %v twice: %w", t, errState)
+		}
+	}
+	var err error
+	m.queues.Scan(func(number uint32, _ *queue) bool {
+		err = d.queues[number].build()
+		return err == nil
+	})
+	return err
+}
+
+// build fills the queue's trees.
+func (q *restoring) build() error {
+	byOrder := func(a, b place) int { return cmp.Compare(a.ord, b.ord) }
+	slices.SortFunc(q.ready, byOrder)
+	slices.SortFunc(q.rest, byOrder)
+	for _, p := range q.ready {
+		q.queue.ready.Load(p.ord, p.key)
+	}
+	for _, p := range q.rest {
+		q.queue.rest.Load(p.ord, p.key)
+	}
+	if q.queue.ready.Len() != len(q.ready) || q.queue.rest.Len() != len(q.rest) {
+		return fmt.Errorf("queue %q: a sequence twice: %w", q.name, errState)
+	}
+	if q.doomed && q.jobs() == 0 || !q.doomed && !q.made && q.waiters.Len() == 0 {
+		return fmt.Errorf("queue %q has no reason to be: %w", q.name, errState)
+	}
+	return nil
+}

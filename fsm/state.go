@@ -1,0 +1,271 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// The encoded state is a magic and version, then blocks, each of whole records
+// of one section: docs/format-state.md. Sections come in the order of these
+// numbers, records in that of their keys, so that equal machines give equal
+// bytes. Indexes and sums are not in it: Decode builds them again.
+const (
+	stateMagic   = "raftqfsm"
+	stateVersion = 1
+
+	sectionMachine = 1
+	sectionMembers = 2
+	sectionSession = 3
+	sectionQueues  = 4
+	sectionJobs    = 5
+	sectionWaiters = 6
+	sectionTombs   = 7
+	sectionEnd     = 255
+
+	blockHeader = 5        // length u32 of the records, section u8
+	blockBytes  = 64 << 10 // a block is closed when it has that many
+	blockMax    = blockBytes + BodyMax + HeadersMax + 1<<20
+)
+
+var errState = errors.New("fsm: damaged state")
+
+// encoder writes blocks.
+type encoder struct {
+	w       io.Writer
+	digest  xxhash.Digest
+	buf     []byte // the open block, header included
+	section byte
+	err     error
+	lastKey Key // of the record before in this block
+}
+
+// open starts a block of section.
+func (e *encoder) open(section byte) {
+	e.close()
+	e.section = section
+}
+
+// done ends a record.
+func (e *encoder) done() {
+	if len(e.buf) >= blockHeader+blockBytes {
+		e.close()
+	}
+}
+
+// close writes the open block, if there is anything in it.
+func (e *encoder) close() {
+	if len(e.buf) > blockHeader {
+		binary.BigEndian.PutUint32(e.buf, uint32(len(e.buf)-blockHeader))
+		e.buf[4] = e.section
+		e.write(e.buf)
+	}
+	e.buf = append(e.buf[:0], 0, 0, 0, 0, 0)
+	e.lastKey = Key{}
+}
+
+func (e *encoder) write(b []byte) {
+	if e.err == nil {
+		e.digest.Write(b)
+		_, e.err = e.w.Write(b)
+	}
+}
+
+func (e *encoder) uvarint(v uint64) { e.buf = binary.AppendUvarint(e.buf, v) }
+func (e *encoder) ms(v int64)       { e.buf = binary.AppendUvarint(e.buf, uint64(v)) }
+func (e *encoder) u64(v uint64)     { e.buf = binary.BigEndian.AppendUint64(e.buf, v) }
+func (e *encoder) u8(v byte)        { e.buf = append(e.buf, v) }
+func (e *encoder) text(s string)    { e.buf = appendString(e.buf, s) }
+func (e *encoder) key(k Key)        { e.buf = appendKey(e.buf, k) }
+func bit(is bool, value byte) (b byte) {
+	if is {
+		return value
+	}
+	return 0
+}
+
+// Encode writes the whole state; equal machines give equal bytes.
+func (m *Machine) Encode(w io.Writer) error {
+	e := &encoder{w: w, buf: make([]byte, 0, 2*blockBytes)}
+	e.digest.Reset()
+	e.write(append([]byte(stateMagic), stateVersion))
+
+	e.open(sectionMachine)
+	m.encodeMachine(e)
+	e.open(sectionMembers)
+	for _, member := range m.members {
+		e.u64(member.ID)
+		e.u8(bit(member.Learner, 1))
+		e.text(member.Name)
+		e.text(member.Peer)
+		e.done()
+	}
+	e.open(sectionSession)
+	m.sessions.Scan(func(_ uint64, s *session) bool {
+		e.encodeSession(s)
+		return e.err == nil
+	})
+	e.open(sectionQueues)
+	m.queues.Scan(func(_ uint32, q *queue) bool {
+		e.encodeQueue(q)
+		return e.err == nil
+	})
+	e.open(sectionJobs)
+	m.jobs.Scan(func(it jobItem) bool {
+		e.encodeJob(it)
+		return e.err == nil
+	})
+	e.open(sectionWaiters)
+	m.parked.Scan(func(p parkedItem) bool {
+		e.encodeWaiter(p.waiter)
+		return e.err == nil
+	})
+	e.open(sectionTombs)
+	m.tombOrder.Scan(func(ord uint64, k Key) bool {
+		t, _ := m.tombs.Get(tomb{key: k})
+		e.uvarint(ord)
+		e.u8(t.kind)
+		e.key(k)
+		e.done()
+		return e.err == nil
+	})
+	e.open(sectionEnd)
+	e.u64(e.digest.Sum64())
+	e.close()
+	if e.err != nil {
+		return fmt.Errorf("write state at index %d: %w", m.index, e.err)
+	}
+	return nil
+}
+
+// Hash is a hash of Encode's bytes.
+func (m *Machine) Hash() uint64 {
+	d := xxhash.New()
+	if err := m.Encode(d); err != nil {
+		panic("BUG: a hash refused bytes: " + err.Error())
+	}
+	return d.Sum64()
+}
+
+func (m *Machine) encodeMachine(e *encoder) {
+	e.uvarint(m.index)
+	e.uvarint(m.term)
+	e.ms(m.now)
+	e.uvarint(chainVersion)
+	e.u64(m.chain)
+	e.uvarint(m.seq)
+	e.uvarint(uint64(m.queueNumber))
+	e.uvarint(m.tombNumber)
+	e.happened(&m.totals)
+	e.done()
+}
+
+func (e *encoder) happened(c *counters) {
+	for _, n := range [...]uint64{c.enqueued, c.delivered, c.acked, c.failed, c.expired, c.deadTotal} {
+		e.uvarint(n)
+	}
+}
+
+func (e *encoder) encodeSession(s *session) {
+	e.u64(s.node)
+	e.uvarint(s.epoch)
+	e.uvarint(s.last)
+	e.u8(bit(s.away, 1))
+	e.buf = s.start.appendFields(e.buf)
+	e.uvarint(uint64(len(s.past)))
+	for _, p := range s.past {
+		e.uvarint(p.epoch)
+		e.uvarint(p.last)
+	}
+	e.done()
+}
+
+const (
+	queueMade   = 1
+	queueDoomed = 2
+)
+
+func (e *encoder) encodeQueue(q *queue) {
+	e.uvarint(uint64(q.number))
+	e.u8(bit(q.made, queueMade) | bit(q.doomed, queueDoomed))
+	e.text(q.name)
+	e.ms(q.idleMs)
+	e.ms(q.timerMs)
+	e.happened(&q.counters)
+	e.done()
+}
+
+// Bits of a job's second byte; the two lowest are its flags.
+const (
+	stateSameHi = flagsEnd << iota
+	stateHasDue
+	stateHasExpiry
+	stateHasLease
+	stateHasGrant
+	stateHasRare
+)
+
+func (e *encoder) encodeJob(it jobItem) {
+	e.u8(byte(it.state) | it.priority<<4)
+	same := it.key.Hi == e.lastKey.Hi
+	e.u8(it.flags | bit(same, stateSameHi) | bit(it.dueMs != 0, stateHasDue) | bit(it.expiresMs != 0, stateHasExpiry) |
+		bit(it.leaseMs != 0, stateHasLease) | bit(it.grant != 0, stateHasGrant) | bit(it.rare != nil, stateHasRare))
+	if same {
+		e.uvarint(it.key.Lo - e.lastKey.Lo)
+	} else {
+		e.key(it.key)
+	}
+	e.lastKey = it.key
+	e.uvarint(it.seq)
+	e.ms(it.enqueuedMs)
+	e.uvarint(it.lastIndex)
+	e.uvarint(uint64(it.queue))
+	e.uvarint(uint64(it.node))
+	e.uvarint(uint64(it.failures))
+	if it.dueMs != 0 {
+		e.ms(it.dueMs)
+	}
+	if it.expiresMs != 0 {
+		e.ms(it.expiresMs)
+	}
+	if it.leaseMs != 0 {
+		e.uvarint(uint64(it.leaseMs))
+	}
+	if it.grant != 0 {
+		e.uvarint(uint64(it.grant))
+		e.uvarint(uint64(it.deliveries))
+		e.uvarint(uint64(it.heldMs))
+		e.uvarint(it.fence)
+		if it.flags&flagTag != 0 {
+			e.u64(it.tag)
+		}
+	}
+	if r := it.rare; r != nil {
+		e.text(r.consumer)
+		e.text(r.lastError)
+		e.buf = binary.AppendVarint(e.buf, int64(r.maxFailures))
+		e.u8(r.deadReason)
+		e.buf = appendHeaders(e.buf, r.headers)
+	}
+	e.text(it.body)
+	e.done()
+}
+
+func (e *encoder) encodeWaiter(w *waiter) {
+	e.u64(w.node)
+	e.uvarint(w.request)
+	e.uvarint(w.epoch)
+	e.uvarint(w.seq)
+	e.ms(w.deadlineMs)
+	e.buf = binary.AppendVarint(e.buf, w.leaseMs)
+	e.uvarint(uint64(w.max))
+	e.text(w.consumer)
+	e.uvarint(uint64(len(w.queues)))
+	for _, q := range w.queues {
+		e.text(q)
+	}
+	e.done()
+}

@@ -1,0 +1,195 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// waiter is a dequeue that found nothing and waits. It never changes.
+type waiter struct {
+	seq        uint64 // its place: the oldest is served first
+	node       uint64
+	epoch      uint64
+	request    uint64
+	deadlineMs int64
+	leaseMs    int64
+	max        int
+	queues     []string // unique
+	consumer   string
+}
+
+// parkedItem lists waiters by node and request. Only the current epoch of a
+// node has waiters.
+type parkedItem struct {
+	node, request uint64
+	waiter        *waiter
+}
+
+func parkedLess(a, b parkedItem) bool {
+	return a.node < b.node || a.node == b.node && a.request < b.request
+}
+
+func (w *waiter) bytes() int64 {
+	n := waiterCost + len(w.consumer)
+	for _, q := range w.queues {
+		n += 16 + len(q)
+	}
+	return int64(n)
+}
+
+func (w *waiter) timer() timer {
+	return timer{w.deadlineMs, timerWaiter.order(w.seq), Key{w.node, w.request}}
+}
+
+// park makes a waiter of a dequeue.
+func (m *Machine) park(h BatchHeader, op *Dequeue, limit int) Code {
+	if _, taken := m.parked.Get(parkedItem{node: h.Origin, request: op.Request}); taken {
+		return CodeInvalidRequest
+	}
+	s := m.ownSession(h.Origin)
+	w := &waiter{
+		seq: m.nextSeq(), node: h.Origin, epoch: h.Epoch, request: op.Request,
+		deadlineMs: m.now + min(op.WaitMs, DelayMaxMs), leaseMs: op.LeaseMs, max: limit,
+		consumer: strings.Clone(op.Consumer),
+	}
+	w.queues = make([]string, 0, len(op.Queues))
+	for _, name := range op.Queues {
+		if slices.Contains(w.queues, name) {
+			continue
+		}
+		if q := m.queueNamed(name); q != nil {
+			name = q.name
+		} else {
+			name = strings.Clone(name)
+		}
+		w.queues = append(w.queues, name)
+	}
+	m.keep(s, w)
+	if !s.away {
+		m.list(w)
+	}
+	return CodeOK
+}
+
+// keep adds a waiter to its owned session and to the timers.
+func (m *Machine) keep(s *session, w *waiter) {
+	s.waiters++
+	m.parked.Set(parkedItem{w.node, w.request, w})
+	m.passive.Set(w.timer())
+	m.bytes += w.bytes()
+}
+
+// list puts a waiter into its queues, in its old place.
+func (m *Machine) list(w *waiter) {
+	for _, name := range w.queues {
+		q := m.openQueue(name)
+		q.waiters.Set(w.seq, w)
+		m.touch(q)
+	}
+}
+
+// unlist takes a waiter out of its queues.
+func (m *Machine) unlist(w *waiter) {
+	for _, name := range w.queues {
+		q := m.queueNamed(name)
+		if q == nil {
+			continue
+		}
+		q = m.ownQueue(q)
+		if _, ok := q.waiters.Delete(w.seq); ok {
+			m.rested(q)
+		}
+	}
+}
+
+// unpark removes a waiter for good.
+func (m *Machine) unpark(w *waiter) {
+	s := m.ownSession(w.node)
+	s.waiters--
+	m.parked.Delete(parkedItem{node: w.node, request: w.request})
+	m.passive.Delete(w.timer())
+	m.bytes -= w.bytes()
+	if !s.away {
+		m.unlist(w)
+	}
+}
+
+// eachParked calls do with the waiters of a node, by request; do may remove it.
+func (m *Machine) eachParked(node uint64, do func(*waiter)) {
+	var all []*waiter
+	m.parked.Ascend(parkedItem{node: node}, func(p parkedItem) bool {
+		if p.node == node {
+			all = append(all, p.waiter)
+		}
+		return p.node == node
+	})
+	for _, w := range all {
+		do(w)
+	}
+}
+
+func (m *Machine) withdraw(h BatchHeader, op *Withdraw) Code {
+	for _, request := range op.Requests {
+		if p, ok := m.parked.Get(parkedItem{node: h.Origin, request: request}); ok {
+			m.unpark(p.waiter)
+		}
+	}
+	return CodeOK
+}
+
+// touch notes that q got a job or a waiter: serve will look at it.
+func (m *Machine) touch(q *queue) {
+	r := &m.run
+	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed {
+		return
+	}
+	if n := len(r.touched); n > 0 && r.touched[n-1] == q.number {
+		return
+	}
+	r.touched = append(r.touched, q.number)
+}
+
+// serve hands the ready jobs of touched queues to the oldest waiters, each
+// filled up to its max from its queues, left to right. Afterwards no queue has
+// both. The oldest waiter of all touched queues comes first, else a younger
+// one could take a job of another queue from under an older one's nose.
+func (m *Machine) serve() {
+	r := &m.run
+	if len(r.touched) > 1 {
+		slices.Sort(r.touched)
+		r.touched = slices.Compact(r.touched)
+	}
+	for len(r.touched) > 0 {
+		var oldest *waiter
+		open := r.touched[:0]
+		for _, number := range r.touched {
+			q, ok := m.queues.Get(number)
+			if !ok || q.ready.Len() == 0 || q.waiters.Len() == 0 {
+				continue
+			}
+			open = append(open, number)
+			if _, w, _ := q.waiters.Min(); oldest == nil || w.seq < oldest.seq {
+				oldest = w
+			}
+		}
+		r.touched = open
+		if oldest != nil {
+			m.serveWaiter(oldest)
+		}
+	}
+}
+
+func (m *Machine) serveWaiter(w *waiter) {
+	r := &m.run
+	g := grantee{
+		tag: requestTag(w.epoch, w.request), leaseMs: w.leaseMs, consumer: w.consumer,
+		wanted: w.node == r.self.Origin && w.epoch == r.self.Epoch,
+	}
+	// Out first: with its waiter, a queue's last job must not find it waiting.
+	m.unpark(w)
+	m.noteWaiter(w)
+	m.fill(w.queues, &g, w.max)
+	if g.wanted {
+		r.applied.Handouts = append(r.applied.Handouts, Handout{w.request, Result{Position: m.Position(), Jobs: g.jobs}})
+	}
+}
