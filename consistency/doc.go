@@ -1,0 +1,15 @@
+// Package consistency checks raftq's promises on real processes: real disks,
+// real sockets, kill -9. It holds only tests; the simulator that checks the same
+// promises under a virtual clock lives beside the code it drives, in raftnode.
+//
+// A recorder (record_test.go) notes every operation of every client with one
+// monotonic clock; the checker (check_test.go) judges the whole history:
+//
+//   - no job whose enqueue was answered is lost, and none is invented or changed;
+//   - no job is handed out after its ack was answered;
+//   - nobody holds a job while another one's lease runs;
+//   - an operation that was answered "not applied" never took effect.
+//
+// The default run is short. RAFTQ_CRASH_ROUNDS (make test-crash) makes the crash
+// test as long as its figures need.
+package consistency
