@@ -36,8 +36,14 @@ func (l *listener) Accept() (net.Conn, error) {
 			c.raw = nil // polled by nobody: written or failed, as any conn
 		}
 	}
+	if accepted != nil {
+		accepted(c)
+	}
 	return c, nil
 }
+
+// accepted lets tests see the server's end of their connections.
+var accepted func(*conn)
 
 // conn is a client's connection. Everything but Close is called by the one
 // goroutine that serves it.

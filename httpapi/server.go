@@ -155,9 +155,11 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	if c.route != nil {
 		index = c.route.index
 	}
-	// Our conn ignores the deadline; fasthttp now flushes this answer on its
-	// own, instead of holding it back while another request is buffered.
-	_ = ctx.SetWriteDeadline(time.Time{}) //nolint:errcheck // without a conn there is nothing to flush
+	if c.conn != nil {
+		// Our conn ignores the deadline; fasthttp now flushes this answer on
+		// its own, instead of holding it back while another request is buffered.
+		_ = ctx.SetWriteDeadline(time.Time{}) //nolint:errcheck // a closed conn fails the write
+	}
 	s.stats.observe(index, ctx.Response.StatusCode(), time.Since(start))
 	c.release()
 }
