@@ -1,0 +1,60 @@
+# One verb for each intent; CI runs the same ones (.ci/run).
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.buildVersion=$(VERSION)
+
+# How long: for each fuzz target, for each benchmark, and rounds of kill -9.
+FUZZ_TIME    ?= 10s
+BENCH_TIME   ?= 1s
+CRASH_ROUNDS ?= 20
+SIM_SEEDS    ?= 200
+
+.PHONY: help build demo dev test race lint fmt fuzz bench test-crash sim check clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## bin/raftq
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/raftq ./cmd/raftq
+
+demo: build ## three nodes, 1000 jobs, kill -9 of the leader: nothing is lost
+	bin/raftq demo
+
+dev: build ## three nodes in this terminal, data in ./raftq-local
+	bin/raftq local
+
+test: ## all tests
+	$(GO) test -timeout 12m ./...
+
+race: ## all tests under the race detector
+	$(GO) test -race -timeout 20m ./...
+
+lint: ## formatting, vet, staticcheck
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change:"; echo "$$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+fmt: ## format the sources
+	gofmt -w $$(git ls-files '*.go')
+
+fuzz: ## every fuzz target for FUZZ_TIME
+	@set -e; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | while IFS=: read -r file name; do \
+		echo "== $$(dirname $$file) $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) "$$(dirname $$file)"; \
+	done
+
+bench: ## every benchmark for BENCH_TIME
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCH_TIME) ./...
+
+test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
+	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency
+
+sim: ## SIM_SEEDS seeds of the simulator
+	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 60m -run TestSim ./raftnode
+
+check: lint test ## what CI runs, and the race detector on the parts with goroutines
+	$(GO) test -race -short -timeout 12m ./cluster ./cmd/raftq ./httpapi ./raftnode ./wal
+
+clean: ## what was built
+	rm -rf bin
