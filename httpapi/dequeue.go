@@ -54,17 +54,13 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 	if form == formBytes && op.Max > 1 {
 		return invalid("max", "raw bytes are one job's; with max=%d accept application/json, application/x-ndjson or %s", op.Max, typeFrames)
 	}
-	timeout := c.timeout()
 	var gone <-chan struct{}
-	if op.WaitMs > 0 {
-		timeout = max(timeout, time.Duration(op.WaitMs)*time.Millisecond+waitGrace)
-		if c.conn != nil {
-			if gone = c.s.watcher.gone(c.conn); isClosed(gone) {
-				return c.goneProblem()
-			}
+	if op.WaitMs > 0 && c.conn != nil {
+		if gone = c.s.watcher.gone(c.conn); isClosed(gone) {
+			return c.goneProblem()
 		}
 	}
-	res, err := c.submit(op, timeout, gone)
+	res, err := c.submit(op, dequeueTimeout(c.timeout(), op.WaitMs), gone)
 	if err == nil && len(res.Jobs) > 0 {
 		// The client may be gone by now. Write finds out: there it is decided.
 		if c.conn != nil {
@@ -85,6 +81,14 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 	}
 	c.ctx.Response.SetStatusCode(204)
 	return nil
+}
+
+// dequeueTimeout leaves a wait its time and its commit some more.
+func dequeueTimeout(timeout time.Duration, waitMs int64) time.Duration {
+	if waitMs == 0 {
+		return timeout
+	}
+	return max(timeout, time.Duration(waitMs)*time.Millisecond+waitGrace)
 }
 
 // goneProblem ends a dequeue whose client left, or whose server does. A client

@@ -98,7 +98,11 @@ func asProblem(err error) *problem {
 	case *problem:
 		return e
 	case *fsm.Error:
-		return &problem{kind: kindOf(e.Code), detail: e.Detail, unknown: e.Unknown || e.Code == fsm.CodeCommitTimeout}
+		k := kindOf(e.Code)
+		if e.Unknown && k.status == 503 {
+			k = kindOf(fsm.CodeCommitTimeout) // 503 promises that nothing happened
+		}
+		return &problem{kind: k, detail: e.Detail, unknown: e.Unknown}
 	}
 	return &problem{kind: kindInternal, detail: err.Error(), unknown: true}
 }
@@ -120,7 +124,7 @@ func appendProblem(b []byte, p *problem, instance []byte) []byte {
 	b = append(b, `","retryable":`...)
 	b = strconv.AppendBool(b, p.kind.retryable)
 	b = append(b, `,"applied":"`...)
-	if p.unknown {
+	if p.unknown || p.kind.status == 504 {
 		b = append(b, `unknown"`...)
 	} else {
 		b = append(b, `no"`...)
