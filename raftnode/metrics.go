@@ -23,6 +23,10 @@ var metrics = []metric{
 	counter("raftq_raft_leader_changes_total", "Changes of the known leader.", func(_ *Node, v *view) float64 { return float64(v.stats.leaderChanges) }),
 	gauge("raftq_raft_commit_index", "Commit index.", func(_ *Node, v *view) float64 { return float64(v.commit) }),
 	gauge("raftq_raft_applied_index", "Index of the last applied entry.", func(_ *Node, v *view) float64 { return float64(v.facts.pos.Index) }),
+	gauge("raftq_log_first_index", "First entry that a follower can still be sent as such.", func(n *Node, _ *view) float64 {
+		i, _ := n.storage.FirstIndex() // in memory, never fails
+		return float64(i)
+	}),
 	gauge("raftq_log_time_seconds", "Log time of the last applied entry.", func(_ *Node, v *view) float64 { return float64(v.facts.pos.TimeMs) / 1000 }),
 	counter("raftq_batches_total", "Batches this node has packed.", func(_ *Node, v *view) float64 { return float64(v.stats.batches) }),
 	counter("raftq_batched_ops_total", "Operations in them.", func(_ *Node, v *view) float64 { return float64(v.stats.ops) }),

@@ -84,6 +84,9 @@ func Open(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n.writer = newLogWriter(b.log, b.storage, b.core.machine.Position().Index)
+	if cfg.SnapshotEntries > 0 {
+		n.writer.keep = min(keepEntries, cfg.SnapshotEntries)
+	}
 	n.writer.report = func(jobs []*appendJob) { n.box.post(appended{jobs}) }
 	n.writer.fail = func(err error) { n.box.post(failed{fmt.Errorf("write the log: %w", err)}) }
 	n.writer.marked = n.prune
@@ -413,8 +416,10 @@ func throttle(rate int) func(int) {
 // prune deletes snapshot files that nobody needs: all but the newest two, those
 // on their way to a peer, and those received but not installed. The log reaches
 // back to the older of the two.
-func (n *Node) prune(index uint64) {
-	n.held.drop(index)
+func (n *Node) prune(index uint64, received bool) {
+	if received {
+		n.held.drop(index)
+	}
 	gone, err := snapshot.Prune(n.dir.snapDir(), 2, n.held.has)
 	if err != nil {
 		n.log.Warn("old snapshots not deleted", zap.Error(err))
@@ -442,8 +447,13 @@ func (h *heldFiles) hold(index uint64) {
 func (h *heldFiles) drop(index uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.n[index]--; h.n[index] <= 0 {
+	switch n := h.n[index]; {
+	case n < 1:
+		panic(fmt.Sprintf("BUG: snapshot file %d let go of more often than held", index))
+	case n == 1:
 		delete(h.n, index)
+	default:
+		h.n[index] = n - 1
 	}
 }
 

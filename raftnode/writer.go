@@ -26,8 +26,11 @@ type logWriter struct {
 	storage *raft.MemoryStorage
 	report  func([]*appendJob)
 	fail    func(error)
-	marked  func(index uint64) // a snapshot's marker is durable: old files may go
-	prev    uint64             // index of the snapshot before the last: the log reaches back to it
+	// marked: a snapshot's marker is durable, so old files may go. received
+	// tells that the file was held until now because it was on its way in.
+	marked func(index uint64, received bool)
+	keep   uint64 // entries kept in memory below a snapshot
+	prev   uint64 // index of the snapshot before the last: the log reaches back to it
 
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -44,7 +47,7 @@ type logStore interface {
 }
 
 func newLogWriter(log logStore, storage *raft.MemoryStorage, snapIndex uint64) *logWriter {
-	w := &logWriter{log: log, storage: storage, prev: snapIndex}
+	w := &logWriter{log: log, storage: storage, prev: snapIndex, keep: keepEntries}
 	w.cond = sync.NewCond(&w.mu)
 	return w
 }
@@ -165,7 +168,7 @@ func (w *logWriter) install(j *appendJob) error {
 			return err
 		}
 	}
-	return w.released(m.Index)
+	return w.released(m.Index, true)
 }
 
 // mark makes our own snapshot count, then lets go of what it covers: memory
@@ -188,7 +191,7 @@ func (w *logWriter) mark(j *appendJob) error {
 			return err
 		}
 		bytes := 0
-		for n := 0; len(ents) > 0 && n < keepEntries && bytes < keepBytes; n++ {
+		for n := uint64(0); len(ents) > 0 && n < w.keep && bytes < keepBytes; n++ {
 			bytes += len(ents[len(ents)-1].GetData())
 			ents = ents[:len(ents)-1]
 		}
@@ -198,16 +201,16 @@ func (w *logWriter) mark(j *appendJob) error {
 			}
 		}
 	}
-	return w.released(m.Index)
+	return w.released(m.Index, false)
 }
 
 // released keeps the log back to the previous snapshot, so that a node whose
 // newest snapshot file is damaged can start from the one before.
-func (w *logWriter) released(index uint64) error {
+func (w *logWriter) released(index uint64, received bool) error {
 	if err := w.log.Release(w.prev); err != nil {
 		return err
 	}
 	w.prev = index
-	w.marked(index)
+	w.marked(index, received)
 	return nil
 }
