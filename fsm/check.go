@@ -188,7 +188,7 @@ func (c *checker) checkSums() {
 
 func (c *checker) checkTombs() {
 	m := c.m
-	c.want(m.tombs.Len() == m.tombOrder.Len() && m.tombs.Len() <= TombstonesMax, "%d tombstones, %d in order", m.tombs.Len(), m.tombOrder.Len())
+	c.want(m.tombs.Len() == m.tombOrder.Len() && m.tombs.Len() <= m.tombsMax, "%d tombstones, %d in order", m.tombs.Len(), m.tombOrder.Len())
 	m.tombs.Scan(func(t tomb) bool {
 		k, ok := m.tombOrder.Get(t.ord)
 		c.want(ok && k == t.key && t.ord <= m.tombNumber && (t.kind == tombAcked || t.kind == tombExpired), "tombstone %+v", t)

@@ -38,6 +38,10 @@ type Machine struct {
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
 
+	// Limits; other than the constants in tests only.
+	timersMax int // TimersPerEntry
+	tombsMax  int // TombstonesMax
+
 	run run // scratch of Apply; nothing in it outlives an entry
 }
 
@@ -88,6 +92,9 @@ func empty() *Machine {
 		forcing: tree(timerLess),
 		passive: tree(timerLess),
 		tombs:   tree(tombLess),
+
+		timersMax: TimersPerEntry,
+		tombsMax:  TombstonesMax,
 	}
 }
 
@@ -126,6 +133,7 @@ func (m *Machine) Copy() *Machine {
 		passive:   *m.passive.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
+		timersMax: m.timersMax, tombsMax: m.tombsMax,
 	}
 	return c
 }
@@ -161,7 +169,7 @@ func (m *Machine) applyBatch(data []byte) error {
 	a := &r.applied
 	a.Header = h
 	a.Fired = m.fireTimers(max(m.now, h.TimeMs))
-	m.reap(TimersPerEntry - a.Fired)
+	m.reap(m.timersMax - a.Fired)
 	m.serve()
 
 	ops := data[BatchHeaderSize:]

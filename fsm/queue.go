@@ -201,12 +201,17 @@ func (m *Machine) reap(budget int) {
 				_, k, _ = q.rest.Min()
 			}
 			it, _ := m.jobs.Get(jobItem{key: k})
-			m.drop(q, it)
+			m.reapJob(q, it)
 		}
-		if q.jobs() == 0 {
-			m.doomed.Delete(number)
-			m.queues.Delete(number)
-			m.bytes -= q.cost()
-		}
+	}
+}
+
+// reapJob drops a job of a deleted queue, and with the last one the queue.
+func (m *Machine) reapJob(q *queue, it jobItem) {
+	m.drop(q, it)
+	if q.jobs() == 0 {
+		m.doomed.Delete(q.number)
+		m.queues.Delete(q.number)
+		m.bytes -= q.cost()
 	}
 }

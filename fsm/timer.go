@@ -56,7 +56,7 @@ func (m *Machine) fireTimers(t int64) (fired int) {
 		if next.ms < m.now {
 			panic(fmt.Sprintf("BUG: timer of %d ms unfired at %d ms", next.ms, m.now))
 		}
-		if fired == TimersPerEntry {
+		if fired == m.timersMax {
 			// What fired in this entry may have fired at next.ms as well.
 			m.now = next.ms - 1
 			return fired
@@ -83,7 +83,7 @@ func (m *Machine) fire(t timer) {
 	it, _ := m.jobs.Get(jobItem{key: t.key})
 	q := m.ownQueue(m.queueOf(it.queue))
 	if q.doomed {
-		m.drop(q, it)
+		m.reapJob(q, it)
 		return
 	}
 	m.ownJob(&it)

@@ -19,7 +19,7 @@ func tombLess(a, b tomb) bool { return a.key.Less(b.key) }
 func (m *Machine) remember(k Key, kind uint8) {
 	m.tombNumber++
 	m.addTomb(tomb{k, m.tombNumber, kind})
-	for m.tombOrder.Len() > TombstonesMax {
+	for m.tombOrder.Len() > m.tombsMax {
 		_, old, _ := m.tombOrder.PopMin()
 		m.tombs.Delete(tomb{key: old})
 		m.bytes -= tombstoneCost
