@@ -30,6 +30,7 @@ type Log struct {
 	pos      *position  // where etcd's encoder is
 	state    []byte     // the hard state that etcd's package puts into a segment's head
 	prev     *raftpb.HardState
+	held     uint64 // commit that Mark held back until its entries are here
 	base     TimeBase
 	baseBoot [16]byte // the boot that base.BootNs belongs to
 	buf      []byte   // for encoding a record's data
@@ -50,6 +51,14 @@ func (l *Log) Save(hs *raftpb.HardState, ents []*raftpb.Entry, base TimeBase) er
 	}
 	if raft.IsEmptyHardState(hs) && len(ents) == 0 {
 		return nil
+	}
+	if raft.IsEmptyHardState(hs) && l.held > 0 {
+		h := l.shape.hs
+		h.commit = max(h.commit, min(l.held, ents[len(ents)-1].GetIndex()))
+		hs = h.message()
+	}
+	if l.held > 0 && hs.GetCommit() >= l.held {
+		l.held = 0
 	}
 	l.setBase(base)
 	start := time.Now()
@@ -74,8 +83,8 @@ func (l *Log) Save(hs *raftpb.HardState, ents []*raftpb.Entry, base TimeBase) er
 // the order is the other way round: a commit index written first would, after a
 // crash between the two, declare this node's own conflicting entries committed.
 // The replay takes the marker itself as proof that its index is committed.
-// A commit beyond what the log then holds is held back; the Save that brings the
-// entries brings it too.
+// A commit beyond what the log then holds is held back and written by the Save
+// that brings the entries.
 func (l *Log) Mark(hs *raftpb.HardState, m Marker, base TimeBase) error {
 	if err := l.usable(); err != nil {
 		return err
@@ -101,6 +110,10 @@ func (l *Log) Mark(hs *raftpb.HardState, m Marker, base TimeBase) error {
 	start := time.Now()
 	if err := l.mark(kind, h, m); err != nil {
 		return l.poison(fmt.Sprintf("mark snapshot %d", m.Index), err)
+	}
+	l.held = 0
+	if h.commit > l.shape.hs.commit {
+		l.held = h.commit
 	}
 	l.counters.marks.Add(1)
 	return l.synced(start)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -300,5 +299,3 @@ func copyLog(t testing.TB, opts Options) Options {
 	}
 	return to
 }
-
-var _ = reflect.DeepEqual

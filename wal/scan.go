@@ -400,6 +400,11 @@ func (s *scan) choose(usable func(Marker) bool) (Marker, []*raftpb.Entry, error)
 		if m.Index == 0 || m.Index > s.shape.commit() || !s.shape.has(m.Index, m.Term) {
 			continue // not of this log any more, or entries behind it are gone
 		}
+		if s.segments[0].index > m.Index {
+			// Release keeps a segment that begins at or below the snapshot, and etcd's
+			// package will not open a log without one.
+			return m, nil, &CorruptError{s.segments[0].name, 0, fmt.Sprintf("segments before it are missing: the log is to start at snapshot %d", m.Index)}
+		}
 		if usable == nil || usable(m) {
 			return m, s.entries[m.Index-s.shape.base:], nil
 		}
