@@ -3,9 +3,11 @@ package httpapi
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,25 +27,76 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{Conn: nc, s: l.s}
-	c.attempt = c.tryWrite
-	if sc, ok := nc.(syscall.Conn); ok {
-		if c.raw, err = sc.SyscallConn(); err != nil {
-			c.raw = nil // polled by nobody: written or failed, as any conn
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
 		}
+		c := &conn{Conn: nc, s: l.s}
+		c.attempt = c.tryWrite
+		if sc, ok := nc.(syscall.Conn); ok {
+			if c.raw, err = sc.SyscallConn(); err != nil {
+				c.raw = nil // polled by nobody: written or failed, as any conn
+			}
+		}
+		if l.s.conns.add(c, l.s.opts.MaxConns) {
+			return c, nil
+		}
+		l.s.refuseConn(nc)
 	}
-	if accepted != nil {
-		accepted(c)
-	}
-	return c, nil
 }
 
-// accepted lets tests see the server's end of their connections.
-var accepted func(*conn)
+// refuseConn answers a connection too many, if that takes no waiting.
+func (s *Server) refuseConn(nc net.Conn) {
+	if s.opts.TLS == nil {
+		p := &problem{kind: kindConnsLimit, detail: fmt.Sprintf("at most %d connections at once", s.opts.MaxConns)}
+		body := appendProblem(nil, p, nil)
+		_ = nc.SetWriteDeadline(time.Now().Add(time.Millisecond)) //nolint:errcheck // then it is not answered
+		_, _ = fmt.Fprintf(nc, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %d\r\nRaftq-Node: %s\r\nConnection: close\r\n\r\n%s",
+			typeProblem, len(body), p.kind.retryAfter(), s.nameField, body) //nolint:errcheck // a courtesy
+	}
+	_ = nc.Close() //nolint:errcheck // nothing was promised
+}
+
+// connSet is the open connections of a server.
+type connSet struct {
+	mu sync.Mutex
+	m  map[*conn]struct{}
+}
+
+func (s *connSet) add(c *conn, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.m) >= most {
+		return false
+	}
+	if s.m == nil {
+		s.m = map[*conn]struct{}{}
+	}
+	s.m[c] = struct{}{}
+	return true
+}
+
+func (s *connSet) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.m, c)
+}
+
+// close closes those that pick chooses.
+func (s *connSet) close(pick func(*conn) bool) {
+	s.mu.Lock()
+	var chosen []*conn
+	for c := range s.m {
+		if pick(c) {
+			chosen = append(chosen, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range chosen {
+		_ = c.Close() //nolint:errcheck // its own goroutine sees it
+	}
+}
 
 // conn is a client's connection. Everything but Close is called by the one
 // goroutine that serves it.
@@ -54,6 +107,10 @@ type conn struct {
 	// linger says that the client may be sending still: read on for a moment
 	// before closing, else the reset may overtake the answer.
 	linger bool
+	heard  atomic.Bool // a byte of the client was read
+
+	// Read deadlines: what was asked for, and what the socket has.
+	readBy, readSet time.Time
 
 	// One Write under way.
 	p       []byte
@@ -214,8 +271,30 @@ func (c *conn) writePlain(p []byte) (int, error) {
 // their answer flushed at once.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetDeadline sets what reads wait.
-func (c *conn) SetDeadline(t time.Time) error { return c.Conn.SetReadDeadline(t) }
+// SetReadDeadline is set twice for each request, so it only takes a note.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.readBy = t
+	return nil
+}
+
+// SetDeadline is for reads alone, too.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// Read hands the noted deadline to the socket, unless the one that it has is
+// the same within deadlineSlack, early.
+func (c *conn) Read(p []byte) (int, error) {
+	if early := c.readBy.Sub(c.readSet); early < 0 || early > deadlineSlack {
+		if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
+			return 0, err
+		}
+		c.readSet = c.readBy
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	return n, err
+}
 
 // Close may be called by any goroutine, and twice.
 func (c *conn) Close() error {
@@ -226,6 +305,7 @@ func (c *conn) Close() error {
 	c.mu.Unlock()
 	c.s.giveBack(items)
 	c.s.watcher.forget(c)
+	c.s.conns.remove(c)
 	if c.linger && !again {
 		c.drain()
 	}

@@ -138,19 +138,16 @@ func awaitHangup(t testing.TB, s *Server, c *client) {
 // connFrom finds the server's end of a connection.
 func (s *Server) connFrom(t testing.TB, addr string) *conn {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < 10*time.Second; {
-		if c, ok := testConns.Load(addr); ok {
-			return c.(*conn)
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.m {
+		if c.RemoteAddr().String() == addr {
+			return c
 		}
 	}
 	t.Fatal("no such connection")
 	return nil
 }
-
-// testConns has what servers accepted in these tests, by the client's address.
-var testConns sync.Map
-
-func init() { accepted = func(c *conn) { testConns.Store(c.RemoteAddr().String(), c) } }
 
 // TestHalfCloseOfOthers proves that a client which closes its sending side
 // after any other request is still answered.

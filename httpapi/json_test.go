@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -33,6 +34,16 @@ func marshal(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestTimes proves that times are written as package time does.
+func TestTimes(t *testing.T) {
+	for _, ms := range []int64{0, 1, 999, 951782400_000, 1_700_000_000_123, 4102444799_999, 253402300799_999, -1, -62135596800_000} {
+		want := time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+		if got := string(appendRFC3339(nil, ms)); got != want {
+			t.Errorf("%d: %s, want %s", ms, got, want)
+		}
+	}
 }
 
 // TestJSONRefused proves that what a lenient reader would change is refused.

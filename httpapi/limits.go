@@ -17,7 +17,10 @@ const (
 	readTimeout  = 30 * time.Second // a whole request, from its first byte
 	idleTimeout  = 2 * time.Minute  // between requests of a connection
 	writeTimeout = 30 * time.Second // a client that takes no bytes
-	lingerMax    = time.Second      // reading on after an answer to a broken request
+	// deadlineSlack is how much too early an idle connection may be closed; it
+	// saves setting a timer for each request.
+	deadlineSlack = 10 * time.Second
+	lingerMax     = time.Second // reading on after an answer to a broken request
 
 	timeoutDefault = 30 * time.Second
 	timeoutMax     = 55 * time.Second

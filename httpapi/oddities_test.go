@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"io"
 	"runtime"
 	"strings"
@@ -150,6 +152,79 @@ func TestBodiesAreCopied(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+}
+
+// TestTooManyConnections proves that one connection too many is refused with a
+// problem and takes none of the others' places.
+func TestTooManyConnections(t *testing.T) {
+	s := newServer(t, newFake(), Options{MaxConns: 2})
+	addr := listen(t, s)
+	var kept []*client
+	for range 2 {
+		c := dial(t, addr)
+		c.send(post(enqueueQ, "x"))
+		c.receive("POST")
+		kept = append(kept, c)
+	}
+	wantContains(t, wantProblem(t, dial(t, addr).receive("POST"), 503, "overloaded"), "at most 2 connections")
+	kept[0].Close()
+	spin(t, "the free place", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return len(s.conns.m) == 1
+	})
+	c := dial(t, addr)
+	c.send(post(enqueueQ, "x"))
+	if a := c.receive("POST"); a.status != 201 {
+		t.Errorf("afterwards: %d", a.status)
+	}
+}
+
+// TestSlowRequest proves that a request which does not arrive in time is
+// answered 408, even though deadlines are handed to the socket lazily.
+func TestSlowRequest(t *testing.T) {
+	s := newServer(t, newFake(), Options{})
+	s.http.ReadTimeout = 50 * time.Millisecond
+	c := dial(t, listen(t, s))
+	c.send(post(enqueueQ, "x"))
+	c.receive("POST")
+	c.send("POST /v1/queues/q/enqueue HTTP/1.1\r\nHost: x\r\n")
+	wantProblem(t, c.receive("POST"), 408, "request_timeout")
+	s = newServer(t, newFake(), Options{})
+	s.http.IdleTimeout = 50 * time.Millisecond
+	c = dial(t, listen(t, s))
+	c.send(post(enqueueQ, "x"))
+	c.receive("POST")
+	if _, err := c.br.ReadByte(); err != io.EOF {
+		t.Errorf("an idle connection: %v", err)
+	}
+}
+
+// TestCloseInTime proves that Close gives up waiting when its context is over,
+// cuts connections, and gives back what was not written.
+func TestCloseInTime(t *testing.T) {
+	f := newFake()
+	fill(f, 1)
+	s := newServer(t, f, Options{})
+	entered, release := make(chan struct{}), make(chan struct{})
+	f.answer = func(op fsm.Op) (fsm.Result, error) {
+		close(entered)
+		<-release
+		return fsm.Result{Position: f.position(), Jobs: f.take(op.(*fsm.Dequeue))}, nil
+	}
+	c := dial(t, listen(t, s))
+	c.send(post(dequeueQ, ""))
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("close: %v", err)
+	}
+	if _, err := c.br.ReadByte(); err == nil {
+		t.Error("the connection was not cut")
+	}
+	close(release)
+	f.await(t, "what comes back", func() bool { return f.returned == 1 })
 }
 
 // TestClose proves that Close ends waiting dequeues with leaving, lets other

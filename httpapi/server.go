@@ -41,6 +41,7 @@ type Server struct {
 	stats     *stats
 	pages     pages
 	watcher   *watcher
+	conns     connSet
 	nameField []byte // the node's name as a header field
 
 	broken  error       // why New failed; Serve returns it
@@ -89,7 +90,7 @@ func New(replica Replica, opts Options) *Server {
 		Handler:                      s.serve,
 		ErrorHandler:                 s.serveBroken,
 		Logger:                       zapLogger{s.log},
-		Concurrency:                  opts.MaxConns,
+		Concurrency:                  opts.MaxConns + 1, // ours refuses first, as a problem
 		ReadBufferSize:               headBytesMax,
 		WriteBufferSize:              writeBuffer,
 		ReadTimeout:                  readTimeout,
@@ -100,6 +101,7 @@ func New(replica Replica, opts Options) *Server {
 		NoDefaultContentType:         true,
 		SecureErrorLogMessage:        true,
 		CloseOnShutdown:              true,
+		LazyRequestTime:              true,
 		StreamRequestBody:            false,
 	}
 	return s
@@ -125,7 +127,8 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Close stops accepting, answers waiting dequeues with leaving, and waits until
-// every answer is written or ctx is over.
+// every answer is written. When ctx is over before, connections are cut: what
+// was handed out and not written is given back.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed
@@ -133,9 +136,11 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.leaving.Store(true)
 	s.watcher.leave()
-	err := s.http.ShutdownWithContext(ctx)
-	if err != nil {
-		return err
+	// fasthttp gives a new connection five seconds for its first request.
+	s.conns.close(func(c *conn) bool { return !c.heard.Load() })
+	if err := s.http.ShutdownWithContext(ctx); err != nil {
+		s.conns.close(func(*conn) bool { return true })
+		return fmt.Errorf("httpapi: connections were cut: %w", err)
 	}
 	s.serving.Wait()
 	if first {
