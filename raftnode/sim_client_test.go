@@ -1,0 +1,316 @@
+package raftnode
+
+import (
+	"bytes"
+	"fmt"
+
+	"raftq/fsm"
+)
+
+func simQueue(i int) string { return fmt.Sprintf("q%d", i) }
+
+// simClient sends one operation after the other, mostly to its home node.
+type simClient struct {
+	w     *world
+	id    int
+	home  *simNode
+	held  []heldJob // received and not settled
+	old   []heldJob // settled, for receipts out of date
+	burst int
+	drain bool
+}
+
+type heldJob struct{ receipt fsm.Receipt }
+
+func (w *world) startClients() {
+	for i := range w.opt.clients {
+		c := &simClient{w: w, id: i, home: w.nodes[i%len(w.nodes)]}
+		w.clients = append(w.clients, c)
+		c.soon()
+	}
+}
+
+// soon goes on after a while of thinking.
+func (c *simClient) soon() {
+	r := c.w.clientRand
+	think := between(r, 0, c.w.opt.thinkMax)
+	if c.burst == 0 && r.Float64() < c.w.opt.burst {
+		c.burst = 5 + r.IntN(30)
+	}
+	if c.burst > 0 {
+		c.burst--
+		think = between(r, 0, 1e6)
+	}
+	if c.drain {
+		think = between(r, 0, 20e6)
+	}
+	c.w.after(think, c.next)
+}
+
+func (w *world) stopping() bool { return w.phase != "safety" }
+
+func (c *simClient) next() {
+	w := c.w
+	if w.stopping() && !c.drain || w.phase == "end" {
+		return
+	}
+	r := w.clientRand
+	n := c.home
+	if !c.drain && r.IntN(10) == 0 {
+		n = w.nodes[r.IntN(len(w.nodes))]
+	}
+	if !n.up {
+		if r.IntN(3) == 0 {
+			c.home = w.nodes[r.IntN(len(w.nodes))]
+		}
+		c.soon()
+		return
+	}
+	timeout := between(r, 200e6, 5000e6)
+	switch p := r.Float64(); {
+	case len(c.held) > 0 && (c.drain || p < 0.6):
+		c.settle(n, timeout)
+	case c.drain:
+		c.dequeue(n, timeout)
+	case p < 0.05:
+		c.read(n, timeout)
+	case p < 0.08 && len(c.old) > 0:
+		c.settle(n, timeout)
+	case len(w.check.jobs)-w.acked() > 60:
+		c.dequeue(n, timeout)
+	case r.IntN(2) == 0:
+		c.enqueue(n, timeout)
+	default:
+		c.dequeue(n, timeout)
+	}
+}
+
+// acked counts jobs that ended.
+func (w *world) acked() int { return w.check.refTotalsAcked() }
+
+func (c *simClient) send(o *simOp, n *simNode, op fsm.Op, timeout int64) *simOp {
+	w := c.w
+	o.client, o.node, o.life, o.op = c.id, n, n.life, op
+	o.req = &request{op: op, timeout: timeout, bytes: fsm.Size(op), done: make(chan struct{}, 1)}
+	n.open[o.req] = o
+	n.reqs = append(n.reqs, o.req)
+	n.wake()
+	if o.ended == nil {
+		o.ended = func(*simOp) { c.soon() }
+	}
+	w.note('c', uint64(o.id), uint64(o.kind), uint64(n.i))
+	return o
+}
+
+func (c *simClient) op(k opKind) *simOp {
+	o := &simOp{kind: k}
+	c.w.check.add(o)
+	return o
+}
+
+func (c *simClient) enqueue(n *simNode, timeout int64) {
+	w, r := c.w, c.w.clientRand
+	opt := &w.opt
+	o := c.op(opEnqueue)
+	jobs := 1
+	if r.IntN(4) == 0 {
+		jobs = 1 + r.IntN(5)
+	}
+	op := &fsm.Enqueue{Atomic: r.IntN(4) == 0}
+	queue := simQueue(r.IntN(opt.queues))
+	for k := range jobs {
+		j := fsm.NewJob{Queue: queue, Body: fmt.Appendf(nil, "%s%d", opMark(o.id), k), Priority: fsm.PriorityDefault}
+		if r.IntN(8) == 0 {
+			j.Queue = simQueue(r.IntN(opt.queues))
+		}
+		if r.IntN(4) == 0 {
+			j.Body = append(j.Body, bytes.Repeat([]byte{byte(r.IntN(256))}, r.IntN(1500))...)
+		}
+		if r.IntN(10) == 0 {
+			j.Headers = []fsm.Header{{Name: "a", Value: fmt.Sprint(o.id)}}
+		}
+		if r.Float64() < opt.prios {
+			j.Priority = uint8(r.IntN(10))
+		}
+		if r.Float64() < opt.delays {
+			j.DelayMs = between(r, 1, 3000)
+		}
+		if r.Float64() < opt.ttls {
+			j.TTLMs = between(r, 500, 20000)
+		}
+		if r.IntN(6) == 0 {
+			j.LeaseMs = between(r, 300, 5000)
+		}
+		if r.IntN(10) == 0 {
+			j.MaxFailures = int32(1 + r.IntN(3))
+		}
+		j.AtMostOnce = r.Float64() < opt.once
+		op.Jobs = append(op.Jobs, j)
+	}
+	c.send(o, n, op, timeout)
+}
+
+func (c *simClient) dequeue(n *simNode, timeout int64) {
+	w, r := c.w, c.w.clientRand
+	opt := &w.opt
+	o := c.op(opDequeue)
+	op := &fsm.Dequeue{Max: int32(1 + r.IntN(5)), LeaseMs: between(r, 300, 5000), Consumer: opMark(o.id)}
+	op.Queues = []string{simQueue(r.IntN(opt.queues))}
+	if r.IntN(3) == 0 {
+		for i := range opt.queues {
+			if q := simQueue(i); q != op.Queues[0] && r.IntN(2) == 0 {
+				op.Queues = append(op.Queues, q)
+			}
+		}
+	}
+	if r.Float64() < opt.waits {
+		op.WaitMs = between(r, 20, 3000)
+	}
+	cut := 0 // answers that are not read
+	if c.drain {
+		op.Max = 10
+		op.Queues = nil
+		for i := range opt.queues {
+			op.Queues = append(op.Queues, simQueue(i))
+		}
+		op.WaitMs = 200 * int64(r.IntN(2))
+	} else if r.Float64() < opt.hangups {
+		if cut = 1 + r.IntN(4); cut == 4 {
+			// Gone at some moment, seen at once.
+			w.after(between(r, 0, op.WaitMs*1e6+50e6), func() { c.hangUp(o) })
+		}
+	}
+	o.ended = func(o *simOp) {
+		defer c.soon()
+		if o.outcome != answeredOK {
+			return
+		}
+		res := &o.req.res
+		switch {
+		case len(res.Jobs) == 0:
+			return
+		case cut == 1 && n.up && n.life == o.life:
+			// Gone in the moment of the answer.
+			o.left = true
+			n.post(hungup{o.req})
+			return
+		case cut == 2 && n.up && n.life == o.life:
+			// Found to be gone when the answer was written.
+			var items []fsm.Item
+			for k := range res.Jobs {
+				items = append(items, res.Jobs[k].Receipt().Item())
+			}
+			o.left = true
+			n.post(undelivered{items})
+			return
+		case cut == 3:
+			return // the answer is lost, and nobody knows
+		}
+		w.check.received(o, res)
+		for k := range res.Jobs {
+			c.held = append(c.held, heldJob{res.Jobs[k].Receipt()})
+		}
+	}
+	c.send(o, n, op, timeout)
+}
+
+// hangUp leaves an unanswered dequeue.
+func (c *simClient) hangUp(o *simOp) {
+	if o.outcome != pending {
+		return
+	}
+	o.left = true
+	o.node.post(hungup{o.req})
+	c.w.check.finish(o, unknown)
+}
+
+// settle ends what the client holds, or tries to with an old receipt.
+func (c *simClient) settle(n *simNode, timeout int64) {
+	w, r := c.w, c.w.clientRand
+	from := &c.held
+	if len(c.held) == 0 {
+		from = &c.old
+	}
+	kind := opAck
+	if !c.drain {
+		switch p := r.IntN(100); {
+		case p < 8:
+			kind = opNack
+		case p < 14:
+			kind = opRelease
+		case p < 22:
+			kind = opExtend
+		case p < 25:
+			// Forgotten: the lease runs out.
+			c.old = append(c.old, c.held...)
+			c.held = nil
+			c.soon()
+			return
+		}
+	}
+	o := c.op(kind)
+	k := 1 + r.IntN(len(*from))
+	var items []fsm.Item
+	for _, h := range (*from)[:k] {
+		it := h.receipt.Item()
+		it.Error = opMark(o.id)
+		switch kind {
+		case opNack:
+			if r.IntN(2) == 0 {
+				it.DelayMs = between(r, 0, 2000)
+			}
+		case opExtend:
+			if r.IntN(2) == 0 {
+				it.LeaseMs = between(r, 300, 5000)
+			}
+		}
+		items = append(items, it)
+	}
+	if from == &c.held && kind != opExtend {
+		c.old = append(c.old, c.held[:k]...)
+		c.held = c.held[k:]
+		if len(c.old) > 30 {
+			c.old = c.old[10:]
+		}
+	}
+	var op fsm.Op
+	switch kind {
+	case opAck:
+		op = &fsm.Ack{Items: items}
+	case opNack:
+		op = &fsm.Nack{Items: items}
+	case opRelease:
+		op = &fsm.Release{Items: items}
+	default:
+		op = &fsm.Extend{Items: items}
+	}
+	c.send(o, n, op, timeout)
+	_ = w
+}
+
+func (c *simClient) read(n *simNode, timeout int64) {
+	o := c.op(opRead)
+	o.client, o.strong = c.id, c.w.clientRand.IntN(4) > 0
+	minIndex := uint64(0)
+	if c.w.clientRand.IntN(4) == 0 {
+		minIndex = c.w.check.highest
+	}
+	c.sendRead(o, n, minIndex, timeout)
+}
+
+func (c *simClient) sendRead(o *simOp, n *simNode, minIndex uint64, timeout int64) {
+	o.node, o.life = n, n.life
+	o.read = &read{strong: o.strong, minIndex: minIndex, timeout: timeout, done: make(chan struct{}, 1)}
+	o.read.f = func(m *fsm.Machine) {
+		o.counts = nil
+		for _, name := range c.w.check.queues {
+			q, _ := m.Queue(name)
+			o.counts = append(o.counts, q)
+		}
+	}
+	if o.ended == nil {
+		o.ended = func(*simOp) { c.soon() }
+	}
+	n.reading[o.read] = o
+	n.post(readAsked{o.read})
+}

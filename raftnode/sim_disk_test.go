@@ -1,0 +1,255 @@
+package raftnode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"raftq/fsm"
+	"raftq/wal"
+)
+
+// simDisk is what a node's disk holds durably. It is a logStore with the rules
+// of package wal: what that would refuse to write is a failure here too.
+type simDisk struct {
+	n        *simNode
+	term     uint64
+	vote     uint64
+	commit   uint64
+	base     uint64 // index before the first entry
+	baseTerm uint64
+	ents     []*pb.Entry
+	markers  []wal.Marker
+	snaps    map[uint64][]byte // files, by index
+	note     wal.TimeBase
+	noteBoot int    // boot id of note; 0 = none
+	boots    uint64 // boot counter
+	stalled  int64  // true ns until which writes hang
+}
+
+// newSimDisk makes the genesis, as boot does.
+func newSimDisk(n *simNode) simDisk {
+	m := fsm.New(n.w.members)
+	conf := &pb.ConfState{}
+	for _, e := range n.w.members {
+		conf.Voters = append(conf.Voters, e.ID)
+	}
+	n.bootID = 1
+	return simDisk{n: n, term: 1, commit: 1, base: 1, baseTerm: 1,
+		markers: []wal.Marker{{Index: 1, Term: 1, ConfState: conf}}, snaps: map[uint64][]byte{1: encodeMachine(m)}}
+}
+
+func encodeMachine(m *fsm.Machine) []byte {
+	var b bytes.Buffer
+	must(m.Encode(&b))
+	return b.Bytes()
+}
+
+func decodeMachine(b []byte) *fsm.Machine {
+	m, err := fsm.Decode(bytes.NewReader(b))
+	must(err)
+	return m
+}
+
+func (d *simDisk) stalledFor() int64 { return max(0, d.stalled-d.n.w.now) }
+
+func (d *simDisk) last() uint64 { return d.base + uint64(len(d.ents)) }
+
+func (d *simDisk) termAt(i uint64) uint64 {
+	switch {
+	case i == d.base:
+		return d.baseTerm
+	case i < d.base || i > d.last():
+		return 0
+	}
+	return d.ents[i-d.base-1].GetTerm()
+}
+
+func (d *simDisk) refuse(format string, args ...any) {
+	d.n.w.failf("%s: the log refuses: %s", d.n.name, fmt.Sprintf(format, args...))
+}
+
+func (d *simDisk) setState(hs *pb.HardState) {
+	if raft.IsEmptyHardState(hs) {
+		return
+	}
+	switch {
+	case hs.GetTerm() < d.term:
+		d.refuse("term falls from %d to %d", d.term, hs.GetTerm())
+	case hs.GetTerm() == d.term && d.vote != 0 && hs.GetVote() != d.vote:
+		d.refuse("second vote in term %d", d.term)
+	case hs.GetCommit() < d.commit:
+		d.refuse("commit falls from %d to %d", d.commit, hs.GetCommit())
+	}
+	d.term, d.vote, d.commit = hs.GetTerm(), hs.GetVote(), hs.GetCommit()
+}
+
+func (d *simDisk) append(ents []*pb.Entry) {
+	for _, e := range ents {
+		i := e.GetIndex()
+		switch {
+		case i <= d.commit:
+			d.refuse("entry %d overwrites the committed part (commit %d)", i, d.commit)
+		case i <= d.base || i > d.last()+1:
+			d.refuse("entry %d, the log is %d to %d", i, d.base+1, d.last())
+		case e.GetTerm() < d.termAt(i-1):
+			d.refuse("entry %d of term %d after one of term %d", i, e.GetTerm(), d.termAt(i-1))
+		}
+		// A fresh slice on truncation: others read the old one.
+		d.ents = append(d.ents[:i-d.base-1:i-d.base-1], e)
+	}
+}
+
+func (d *simDisk) noted(b wal.TimeBase) {
+	if b != d.note {
+		d.note, d.noteBoot = b, d.n.bootID
+	}
+}
+
+func (d *simDisk) Save(hs *pb.HardState, ents []*pb.Entry, base wal.TimeBase) error {
+	commit := d.commit
+	d.commit = min(commit, d.last()) // held back commits are checked below
+	d.append(ents)
+	d.commit = commit
+	d.setState(hs)
+	if d.commit > d.last() || d.term < d.termAt(d.last()) {
+		d.refuse("hard state %d/%d with last entry %d/%d", d.term, d.commit, d.last(), d.termAt(d.last()))
+	}
+	d.noted(base)
+	return nil
+}
+
+func (d *simDisk) Mark(hs *pb.HardState, m wal.Marker, base wal.TimeBase) error {
+	if m.Index < d.base {
+		return fmt.Errorf("%w: %d", wal.ErrOldMarker, m.Index)
+	}
+	if !raft.IsEmptyHardState(hs) && hs.GetCommit() < m.Index || raft.IsEmptyHardState(hs) && d.commit < m.Index {
+		d.refuse("marker %d under hard state %v, commit %d", m.Index, hs, d.commit)
+	}
+	if d.termAt(m.Index) != m.Term {
+		if m.Index <= min(d.commit, d.last()) {
+			d.refuse("marker %d/%d contradicts a committed entry of term %d", m.Index, m.Term, d.termAt(m.Index))
+		}
+		// Another node's: it replaces everything.
+		d.ents, d.base, d.baseTerm, d.markers = nil, m.Index, m.Term, nil
+	}
+	d.setState(hs)
+	d.markers = append(d.markers, m)
+	d.noted(base)
+	return nil
+}
+
+func (d *simDisk) Release(index uint64) error {
+	if index > d.base {
+		d.baseTerm = d.termAt(index)
+		d.ents = slices.Clone(d.ents[index-d.base:])
+		d.base = index
+	}
+	d.markers = slices.DeleteFunc(d.markers, func(m wal.Marker) bool { return m.Index < index })
+	return nil
+}
+
+// prune does what Node.prune does.
+func (d *simDisk) prune(index uint64, received bool) {
+	if received {
+		d.n.held.drop(index)
+	}
+	var all []uint64
+	for i := range d.snaps {
+		all = append(all, i)
+	}
+	slices.Sort(all)
+	for _, i := range all[:max(0, len(all)-2)] {
+		if !d.n.held.has(i) {
+			delete(d.snaps, i)
+		}
+	}
+}
+
+// crash ends a write under way: some of its records may be durable, the hard
+// state behind the entries being the last.
+func (d *simDisk) crash(group []*appendJob) {
+	w := d.n.w
+	if len(group) == 0 || w.diskRand.Float64() >= w.opt.partial {
+		return
+	}
+	w.stats.LostTails++
+	first := group[0]
+	if first.mark != nil {
+		if err := d.Mark(first.mark.state, first.mark.marker, first.base); err != nil && !errors.Is(err, wal.ErrOldMarker) {
+			panic(err)
+		}
+		return
+	}
+	if first.machine != nil {
+		meta := first.m.GetSnapshot().GetMetadata()
+		must(d.Mark(hardState(first.m), wal.Marker{Index: meta.GetIndex(), Term: meta.GetTerm(), ConfState: meta.GetConfState()}, first.base))
+		d.commit = min(d.commit, d.last())
+		return
+	}
+	var ents []*pb.Entry
+	var hs *pb.HardState
+	for _, j := range group {
+		ents = append(ents, j.m.GetEntries()...)
+		if h := hardState(j.m); !raft.IsEmptyHardState(h) {
+			hs = h
+		}
+	}
+	k := w.diskRand.IntN(len(ents) + 1)
+	d.append(ents[:k])
+	if k == len(ents) && w.diskRand.IntN(2) == 0 {
+		d.setState(hs)
+	}
+	// The fold at boot: nobody was promised anything in the term of entries whose
+	// hard state is missing.
+	if t := d.termAt(d.last()); t > d.term {
+		d.term, d.vote = t, 0
+	}
+}
+
+// open says what wal.Open would find.
+func (d *simDisk) open() *wal.State {
+	w := d.n.w
+	usable := func(m wal.Marker) bool {
+		return m.Index <= d.commit && d.termAt(m.Index) == m.Term && d.snaps[m.Index] != nil
+	}
+	var ms []wal.Marker
+	for _, m := range d.markers {
+		if usable(m) {
+			ms = append(ms, m)
+		}
+	}
+	slices.SortStableFunc(ms, func(a, b wal.Marker) int { return int(a.Index) - int(b.Index) })
+	if len(ms) == 0 {
+		w.failf("%s has no snapshot to start from: log %d to %d, markers %v", d.n.name, d.base, d.last(), d.markers)
+	}
+	k := len(ms) - 1
+	if k > 0 && ms[k-1].Index < ms[k].Index && w.diskRand.IntN(8) == 0 {
+		// The newest file is damaged.
+		w.stats.OldSnapshots++
+		delete(d.snaps, ms[k].Index)
+		k--
+	}
+	m := ms[k]
+	st := &wal.State{Marker: m, HardState: &pb.HardState{Term: new(d.term), Vote: new(d.vote), Commit: new(d.commit)},
+		Entries: slices.Clone(d.ents[m.Index-d.base:]), Noted: true}
+	if d.noteBoot != 0 {
+		b := d.note
+		if b.Index > 0 {
+			st.Base, st.SameBoot = &b, d.noteBoot == d.n.bootID
+		}
+	}
+	return st
+}
+
+func (d *simDisk) load(index uint64) *fsm.Machine {
+	m := decodeMachine(d.snaps[index])
+	if p := m.Position(); p.Index != index {
+		d.n.w.failf("%s: snapshot file %d holds the state at %d", d.n.name, index, p.Index)
+	}
+	return m
+}

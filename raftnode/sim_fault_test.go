@@ -1,0 +1,289 @@
+package raftnode
+
+import (
+	"go.etcd.io/raft/v3"
+)
+
+type faultKind int
+
+const (
+	faultKill faultKind = iota
+	faultKillLeader
+	faultKillMost
+	faultKillAll
+	faultQuick // killed and started again at once
+	faultReboot
+	faultPause
+	faultPauseLeader
+	faultPartition
+	faultIsolateLeader
+	faultJump
+	faultStall
+	faultSlow
+	faultKinds
+)
+
+var faultNames = [...]string{"kill", "kill leader", "kill most", "kill all", "quick restart", "reboot", "pause", "pause leader", "partition", "isolate leader", "wall jump", "disk stall", "slow net"}
+
+func (k faultKind) String() string { return faultNames[k] }
+
+// nemesis brings faults, one after the other, and takes each back after a while.
+type nemesis struct{ over bool }
+
+func (w *world) startNemesis() {
+	if len(w.opt.faults) == 0 {
+		return
+	}
+	w.after(between(w.faultRand, w.opt.faultEvery/5, 2*w.opt.faultEvery), func() {
+		if w.nemesis.over {
+			return
+		}
+		w.fault(w.opt.faults[w.faultRand.IntN(len(w.opt.faults))])
+		w.startNemesis()
+	})
+}
+
+// leader is the node that leads the highest term, or any.
+func (w *world) leader() *simNode {
+	best := w.nodes[w.faultRand.IntN(len(w.nodes))]
+	term := uint64(0)
+	for _, n := range w.nodes {
+		if n.up && n.core.role == raft.StateLeader && n.core.term > term {
+			best, term = n, n.core.term
+		}
+	}
+	return best
+}
+
+func (w *world) fault(k faultKind) {
+	r := w.faultRand
+	lasts := between(r, 50e6, 1500e6)
+	if r.IntN(4) == 0 {
+		lasts = between(r, 500e6, 5000e6)
+	}
+	w.note('f', uint64(k))
+	w.log.Sugar().Infof("fault: %v for %s", k, ms(lasts))
+	any := w.nodes[r.IntN(len(w.nodes))]
+	switch k {
+	case faultKill:
+		w.killFor(any, lasts, false)
+	case faultKillLeader:
+		w.killFor(w.leader(), lasts, false)
+	case faultKillMost, faultKillAll:
+		for i, p := range r.Perm(len(w.nodes)) {
+			if k == faultKillAll || i <= len(w.nodes)/2 {
+				w.killFor(w.nodes[p], lasts+between(r, 0, 300e6), false)
+			}
+		}
+	case faultQuick:
+		w.killFor(any, between(r, 10e3, 20e6), false)
+	case faultReboot:
+		w.killFor(any, lasts, true)
+	case faultPause:
+		w.pause(any, lasts)
+	case faultPauseLeader:
+		w.pause(w.leader(), lasts)
+	case faultPartition, faultIsolateLeader:
+		w.partition(k, lasts)
+	case faultJump:
+		w.stats.Jumps++
+		d := between(r, 1000, 3600_000)
+		if r.IntN(2) == 0 {
+			d = -d
+		}
+		if r.IntN(3) == 0 {
+			for _, n := range w.nodes {
+				n.wallOff += d
+			}
+		} else {
+			any.wallOff += d
+		}
+	case faultStall:
+		w.stats.Stalls++
+		any.disk.stalled = w.now + lasts
+		if r.IntN(3) == 0 {
+			w.leader().disk.stalled = w.now + lasts
+		}
+	case faultSlow:
+		w.net.slow = between(r, 5e6, 150e6)
+		w.after(lasts, func() { w.net.slow = 0 })
+	}
+}
+
+func (w *world) killFor(n *simNode, ns int64, reboot bool) {
+	if !n.up {
+		return
+	}
+	w.stats.Kills++
+	n.kill()
+	if reboot && w.mayReboot(n) {
+		n.reboot()
+	}
+	life := n.life
+	w.after(ns, func() {
+		if n.life == life {
+			n.start()
+		}
+	})
+}
+
+// mayReboot: log time's promise holds while a majority keeps its boot, so a
+// machine reboots only when each other one knows when it wrote its last stamped
+// entry.
+func (w *world) mayReboot(n *simNode) bool {
+	if len(w.nodes) < 3 {
+		return false
+	}
+	for _, o := range w.nodes {
+		switch {
+		case o == n:
+		case o.up && o.core.clock.base.lost:
+			return false
+		case !o.up && (o.disk.noteBoot != o.bootID || o.disk.note.Index == 0):
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) pause(n *simNode, ns int64) {
+	if !n.up || n.stopped() {
+		return
+	}
+	w.stats.Pauses++
+	n.paused = w.now + ns
+	life := n.life
+	w.after(ns, func() {
+		if n.life == life {
+			n.step()
+		}
+	})
+}
+
+func (w *world) partition(k faultKind, ns int64) {
+	r, cut := w.faultRand, w.net.cut
+	w.stats.Partitions++
+	n := len(w.nodes)
+	if n < 2 {
+		return
+	}
+	split := func(side func(i int) bool, there, back bool) {
+		for i := range n {
+			for j := range n {
+				if side(i) && !side(j) {
+					cut[i][j] = cut[i][j] || there
+					cut[j][i] = cut[j][i] || back
+				}
+			}
+		}
+	}
+	one := r.IntN(n)
+	if k == faultIsolateLeader || r.IntN(3) == 0 {
+		one = w.leader().i
+	}
+	alone := func(i int) bool { return i == one }
+	shape := r.IntN(6)
+	if k == faultIsolateLeader {
+		shape = r.IntN(3)
+	}
+	switch shape {
+	case 0:
+		split(alone, true, true)
+	case 1:
+		split(alone, true, false)
+	case 2:
+		split(alone, false, true)
+	case 3: // halves
+		p := r.Perm(n)
+		split(func(i int) bool { return p[i] < n/2 }, true, true)
+	case 4: // a bridge: one sees all, the others only it
+		for i := range n {
+			for j := range n {
+				cut[i][j] = cut[i][j] || i != j && i != one && j != one
+			}
+		}
+	case 5:
+		for i := range n {
+			for j := range n {
+				cut[i][j] = cut[i][j] || i != j && r.IntN(3) == 0
+			}
+		}
+	}
+	w.after(ns, w.net.heal)
+}
+
+// settle is the second phase: faults end, every node is up, and within bounded
+// time all is answered, drained and equal on all nodes.
+func (w *world) settle() {
+	w.phase = "liveness"
+	w.nemesis.over = true
+	w.net.heal()
+	w.net.calm()
+	w.note('h')
+	for _, n := range w.nodes {
+		n.disk.stalled, n.paused = 0, 0
+		if !n.up {
+			n.start()
+		}
+		n.step()
+	}
+	w.heal(30e9, "every request is answered", func() bool {
+		for _, o := range w.check.ops {
+			if o.outcome == pending {
+				return false
+			}
+		}
+		return true
+	})
+	w.phase = "drain"
+	for i, n := range w.nodes {
+		c := &simClient{w: w, id: 1000 + i, home: n, drain: true}
+		w.clients = append(w.clients, c)
+		c.soon()
+	}
+	w.heal(90e9, "the queues are drained", func() bool {
+		t := w.check.refs[0].Totals()
+		return t.Ready+t.Delayed+t.Leased == 0
+	})
+	w.phase = "end"
+	w.heal(30e9, "all nodes come to rest at the same entry", func() bool {
+		for _, n := range w.nodes {
+			if n.at != w.check.last() || n.core.lastAppended != n.at || len(n.core.appends) > 0 || len(n.core.origin.inflight) > 0 {
+				return false
+			}
+		}
+		return len(w.check.waiters) == 0
+	})
+	w.check.final()
+}
+
+func (w *world) heal(ns int64, what string, done func() bool) {
+	if w.run(ns, done) {
+		return
+	}
+	state := ""
+	for _, n := range w.nodes {
+		c := n.core
+		state += "\n  " + n.describe()
+		for _, r := range c.origin.waiting {
+			if o := n.open[r]; o != nil {
+				state += "\n    not packed: " + o.String()
+			}
+		}
+		for _, b := range c.origin.inflight {
+			for _, r := range b.reqs {
+				if o := n.open[r]; o != nil {
+					state += "\n    packed: " + o.String()
+				}
+			}
+		}
+		for _, r := range c.reads.list {
+			if o := n.reading[r]; o != nil {
+				state += "\n    read: " + o.String()
+			} else if r.empty != nil && n.open[r.empty] != nil {
+				state += "\n    reads that it is empty: " + n.open[r.empty].String()
+			}
+		}
+	}
+	w.failf("not live: %s: not within %s after everything healed%s", what, ms(ns), state)
+}

@@ -1,0 +1,650 @@
+package raftnode
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"raftq/fsm"
+)
+
+// logEntry is one committed entry and what it did, according to the reference
+// machines.
+type logEntry struct {
+	term     uint64
+	data     []byte
+	chain    uint64
+	pos      fsm.Position
+	stamped  int64 // true time of its first append; 0 = not seen
+	origin   uint64
+	results  []fsm.Result // of its ops, for its origin
+	handouts map[uint64][]fsm.Handout
+	counts   []fsm.QueueInfo // of the client queues, afterwards
+	plain    []int           // jobs of each queue that certainly are ready: never granted, no delay, no TTL
+}
+
+// logChecker replays the committed log, as the nodes apply it, into one fresh
+// machine for each origin (they must agree), and into a naive model of its own,
+// which judges what the machines did.
+type logChecker struct {
+	w       *world
+	refs    []*fsm.Machine // by node
+	entries []logEntry     // by index - 2
+	stamps  map[[2]uint64]int64
+	queues  []string
+
+	sessions map[uint64]*modelSession
+	jobs     map[fsm.Key]*modelJob
+	order    []fsm.Key // of jobs
+	lists    map[modelList]*[]*modelJob
+	waiters  []*modelWaiter // oldest first
+	grants   map[modelGrant]*grantFact
+	firstOf  uint64 // index of the first stamped entry
+	fast     *logEntry
+	seq      int
+	empties  []emptyAnswer // of the entry at hand
+}
+
+type emptyAnswer struct {
+	op     *simOp
+	queues []string
+}
+
+type modelSession struct {
+	epoch, last uint64
+	away        bool
+	awayTouched uint64 // index of the last entry that changed away
+}
+
+type modelList struct {
+	queue string
+	prio  uint8
+}
+
+type modelJob struct {
+	key      fsm.Key
+	op       *simOp
+	n        int // of the op's jobs
+	job      *fsm.NewJob
+	seq      int
+	index    uint64
+	born     int64 // true ns
+	notMs    int64 // not before, log ms
+	notTrue  int64 // and in true ns, before tolerance
+	wait     int64 // ns, that led to notTrue
+	expires  int64 // log ms; 0 = none
+	plain    bool  // no delay, no TTL
+	granted  bool
+	leased   bool
+	grant    uint32
+	fact     *grantFact
+	untilMs  int64 // log
+	lease    int64 // ns
+	since    int64 // true ns
+	acked    bool
+	ackedAt  uint64
+	received int // by clients
+	backs    int // hand-outs undone
+}
+
+type modelGrant struct {
+	key   fsm.Key
+	grant uint32
+}
+
+// grantFact is one hand-out in the log.
+type grantFact struct {
+	index  uint64
+	op     *simOp
+	origin uint64
+	d      fsm.Delivered
+	back   bool // given back
+}
+
+type modelWaiter struct {
+	op       *simOp
+	origin   uint64
+	epoch    uint64
+	request  uint64
+	index    uint64
+	deadline int64
+	queues   []string
+	max      int
+	gone     bool // withdrawn or of an old epoch, by the entry at hand
+}
+
+func newLogChecker(w *world) logChecker {
+	l := logChecker{w: w, stamps: map[[2]uint64]int64{}, sessions: map[uint64]*modelSession{}, jobs: map[fsm.Key]*modelJob{},
+		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}}
+	for range w.members {
+		l.refs = append(l.refs, fsm.New(w.members))
+	}
+	for i := range w.opt.queues {
+		l.queues = append(l.queues, simQueue(i))
+	}
+	return l
+}
+
+func (l *logChecker) last() uint64 { return uint64(len(l.entries)) + 1 }
+
+func (l *logChecker) at(index uint64) *logEntry { return &l.entries[index-2] }
+
+// appending notes when an entry was made: the first append of it is its leader's.
+func (l *logChecker) appending(jobs []*appendJob) {
+	for _, j := range jobs {
+		if j.m == nil {
+			continue
+		}
+		for _, e := range j.m.GetEntries() {
+			k := [2]uint64{e.GetIndex(), e.GetTerm()}
+			if _, ok := l.stamps[k]; !ok {
+				l.stamps[k] = l.w.now
+			}
+		}
+	}
+}
+
+// applied takes an entry that a node has applied: a new one, or one that others
+// have applied before it.
+func (l *logChecker) applied(n *simNode, e *pb.Entry) {
+	i := e.GetIndex()
+	if i <= l.last() {
+		was := l.at(i)
+		if was.term != e.GetTerm() || !bytes.Equal(was.data, e.GetData()) {
+			l.w.failf("%s applied another entry %d than others: term %d, %d bytes; theirs is of term %d, %d bytes", n.name, i, e.GetTerm(), len(e.GetData()), was.term, len(was.data))
+		}
+		return
+	}
+	if i != l.last()+1 {
+		l.w.failf("%s applied entry %d, but nobody entry %d", n.name, i, l.last()+1)
+	}
+	l.replay(e)
+}
+
+func (l *logChecker) replay(e *pb.Entry) {
+	w := l.w
+	i := e.GetIndex()
+	l.entries = append(l.entries, logEntry{term: e.GetTerm(), data: e.GetData(), stamped: l.stamps[[2]uint64{i, e.GetTerm()}], handouts: map[uint64][]fsm.Handout{}})
+	le := l.at(i)
+	var h fsm.BatchHeader
+	var ops []fsm.Op
+	if len(e.GetData()) > 0 {
+		var err error
+		if h, ops, err = fsm.DecodeOps(e.GetData()); err != nil {
+			w.failf("entry %d: %v", i, err)
+		}
+	}
+	before := l.refs[0].Position()
+	le.origin = h.Origin
+	effect := false
+	for k, ref := range l.refs {
+		id := w.members[k].ID
+		self := fsm.Self{Origin: id, Epoch: h.Epoch}
+		if h.Origin != id || h.Number == 0 {
+			// A node start may hand jobs to waiters of the epoch that it ends.
+			s, _ := ref.Session(id)
+			self.Epoch = s.Epoch
+		}
+		a, err := ref.Apply(i, e.GetTerm(), e.GetData(), self)
+		if err != nil {
+			w.failf("entry %d: %v", i, err)
+		}
+		effect = a.Effect
+		if a.Mine {
+			le.results = a.Results
+		}
+		if len(a.Handouts) > 0 {
+			le.handouts[id] = a.Handouts
+		}
+		if k == 0 {
+			le.chain, le.pos = ref.Chain(), ref.Position()
+		} else if ref.Chain() != le.chain {
+			w.failf("entry %d: machines that differ only in whose results they build have different chains", i)
+		}
+	}
+	le.counts = make([]fsm.QueueInfo, len(l.queues))
+	for q, name := range l.queues {
+		le.counts[q], _ = l.refs[0].Queue(name)
+	}
+	if len(e.GetData()) > 0 {
+		l.checkTime(i, le, h, before)
+		l.judge(i, le, h, ops, effect)
+	}
+	le.plain = make([]int, len(l.queues))
+	for q, name := range l.queues {
+		for p := range uint8(10) {
+			le.plain[q] += len(l.waitingJobs(name, p))
+		}
+	}
+}
+
+// tolerance is how much earlier than promised something may end: 1 % of slew,
+// 0.1 % of drift on either side, and 50 ms.
+func tolerance(ns int64) int64 { return ns*12/1000 + 50e6 }
+
+// checkTime holds log time against true time: it never falls and, between any
+// two entries, never runs faster than the tolerance.
+func (l *logChecker) checkTime(i uint64, le *logEntry, h fsm.BatchHeader, before fsm.Position) {
+	w := l.w
+	if le.stamped == 0 {
+		w.failf("entry %d of term %d was applied but never appended", i, le.term)
+	}
+	if h.TimeMs < before.TimeMs {
+		w.failf("log time falls from %d to %d at entry %d", before.TimeMs, h.TimeMs, i)
+	}
+	if l.firstOf == 0 {
+		l.firstOf = i
+		l.fast = le
+		return
+	}
+	// fast is the entry at which log time was farthest behind true time.
+	passed, logged := le.stamped-l.fast.stamped, (le.pos.TimeMs-l.fast.pos.TimeMs)*1e6
+	if logged > passed+tolerance(max(passed, 0)) {
+		w.failf("log time runs early: entry %d is %s after entry %d in log time, and %s in true time", i, ms(logged), l.fast.pos.Index, ms(passed))
+	}
+	if logged < passed {
+		l.fast = le
+	}
+}
+
+// list returns the jobs of a queue and priority that were never granted, in order.
+func (l *logChecker) list(queue string, prio uint8) *[]*modelJob {
+	k := modelList{queue, prio}
+	p := l.lists[k]
+	if p == nil {
+		p = &[]*modelJob{}
+		l.lists[k] = p
+	}
+	return p
+}
+
+// waitingJobs drops those that were granted from the list's head and returns it.
+func (l *logChecker) waitingJobs(queue string, prio uint8) []*modelJob {
+	k := modelList{queue, prio}
+	p := l.lists[k]
+	if p == nil {
+		return nil
+	}
+	for len(*p) > 0 && (*p)[0].granted {
+		*p = (*p)[1:]
+	}
+	return *p
+}
+
+// judge runs the naive model over one entry. Within an entry what is settled
+// comes before what is granted: nobody can settle what the same entry grants.
+func (l *logChecker) judge(i uint64, le *logEntry, h fsm.BatchHeader, ops []fsm.Op, effect bool) {
+	w := l.w
+	l.session(i, h, ops, effect)
+	// Waiters give up by log time, before the entry's ops.
+	l.waiters = slices.DeleteFunc(l.waiters, func(v *modelWaiter) bool { return v.deadline <= le.pos.TimeMs })
+	var granted []*modelJob
+	if effect {
+		for k, op := range ops {
+			var res *fsm.Result
+			if h.Number != 0 {
+				res = &le.results[k]
+			}
+			l.settling(i, le, h, op, res)
+		}
+		for k, op := range ops {
+			if op, ok := op.(*fsm.Dequeue); ok {
+				granted = l.dequeued(i, le, h, op, &le.results[k], granted)
+			}
+		}
+	}
+	for _, m := range w.members {
+		for _, ho := range le.handouts[m.ID] {
+			granted = l.handedOut(i, le, m.ID, ho, granted)
+		}
+	}
+	l.waiters = slices.DeleteFunc(l.waiters, func(v *modelWaiter) bool { return v.gone })
+	l.checkEmpty(i)
+	l.checkOrder(i, granted)
+	l.checkWaiters(i, le)
+}
+
+func (l *logChecker) session(i uint64, h fsm.BatchHeader, ops []fsm.Op, effect bool) {
+	w := l.w
+	if h.Origin == 0 {
+		if !effect {
+			w.failf("entry %d: a batch of the leader without effect", i)
+		}
+		return
+	}
+	s := l.sessions[h.Origin]
+	if s == nil {
+		s = &modelSession{}
+		l.sessions[h.Origin] = s
+	}
+	next := h.Epoch == s.epoch && h.Number == s.last+1 && h.Number > 0
+	if h.Number > 0 && effect != next {
+		w.failf("entry %d: batch %d of epoch %x of %x has effect %v, but the last one was %d of %x", i, h.Number, h.Epoch, h.Origin, effect, s.last, s.epoch)
+	}
+	if !effect {
+		w.stats.Filtered++
+		w.failf("entry %d: batch %d of epoch %x of %x got into the log though its turn was not there (last %d of %x)", i, h.Number, h.Epoch, h.Origin, s.last, s.epoch)
+	}
+	if next {
+		s.last = h.Number
+	}
+}
+
+// settling takes the ops that make jobs or give them up.
+func (l *logChecker) settling(i uint64, le *logEntry, h fsm.BatchHeader, op fsm.Op, res *fsm.Result) {
+	w := l.w
+	switch op := op.(type) {
+	case *fsm.NodeStart:
+		if s, _ := l.refs[0].Session(h.Origin); s.Epoch != h.Epoch {
+			w.stats.EpochsRefused++
+			return
+		}
+		*l.sessions[h.Origin] = modelSession{epoch: h.Epoch, awayTouched: i}
+		l.leave(func(v *modelWaiter) bool { return v.origin == h.Origin })
+	case *fsm.NodeAway:
+		w.stats.Away++
+		if s := l.sessions[op.Node]; s != nil && s.epoch == op.Epoch {
+			s.away, s.awayTouched = true, i
+		}
+	case *fsm.NodeBack:
+		s := l.sessions[h.Origin]
+		s.away, s.awayTouched = false, i
+	case *fsm.Withdraw:
+		l.leave(func(v *modelWaiter) bool { return v.origin == h.Origin && slices.Contains(op.Requests, v.request) })
+	case *fsm.Enqueue:
+		l.enqueued(i, le, h, op, res)
+	case *fsm.Ack:
+		l.settled(i, le, op.Items, res, opAck)
+	case *fsm.Nack:
+		l.settled(i, le, op.Items, res, opNack)
+	case *fsm.Release:
+		l.settled(i, le, op.Items, res, opRelease)
+	case *fsm.Extend:
+		l.settled(i, le, op.Items, res, opExtend)
+	case *fsm.GiveBack:
+		l.settled(i, le, op.Items, res, opGiveBack)
+	}
+}
+
+// leave marks waiters that the entry drops: its timers may have served them before.
+func (l *logChecker) leave(which func(*modelWaiter) bool) {
+	for _, v := range l.waiters {
+		v.gone = v.gone || which(v)
+	}
+}
+
+func (l *logChecker) enqueued(i uint64, le *logEntry, h fsm.BatchHeader, op *fsm.Enqueue, res *fsm.Result) {
+	w := l.w
+	o := w.check.opOfBody(op.Jobs[0].Body)
+	w.check.effect(o, i, h, res)
+	want := o.op.(*fsm.Enqueue)
+	if len(want.Jobs) != len(op.Jobs) || len(res.Items) != len(op.Jobs) {
+		w.failf("entry %d: %v enqueues %d jobs, the client asked for %d", i, o, len(op.Jobs), len(want.Jobs))
+	}
+	for k := range op.Jobs {
+		j, asked := &op.Jobs[k], &want.Jobs[k]
+		if !sameJob(j, asked) {
+			w.failf("entry %d: %v: job %d is not what the client asked for", i, o, k)
+		}
+		if res.Items[k].Code != fsm.CodeOK {
+			w.failf("entry %d: %v: job %d refused: %v", i, o, k, res.Items[k].Code)
+		}
+		key := res.Items[k].ID.Key
+		if l.jobs[key] != nil {
+			w.failf("entry %d: %v: id %v was given before", i, o, res.Items[k].ID)
+		}
+		l.seq++
+		m := &modelJob{key: key, op: o, n: k, job: asked, seq: l.seq, index: i, born: le.stamped, plain: j.DelayMs == 0 && j.TTLMs == 0}
+		if j.DelayMs > 0 {
+			m.notMs, m.notTrue, m.wait = le.pos.TimeMs+j.DelayMs, le.stamped+j.DelayMs*1e6, j.DelayMs*1e6
+		}
+		if j.TTLMs > 0 {
+			m.expires = le.pos.TimeMs + j.TTLMs
+		}
+		l.jobs[key] = m
+		l.order = append(l.order, key)
+		if m.plain {
+			p := l.list(j.Queue, j.Priority)
+			*p = append(*p, m)
+		}
+	}
+}
+
+func sameJob(a, b *fsm.NewJob) bool {
+	return a.Queue == b.Queue && bytes.Equal(a.Body, b.Body) && slices.Equal(a.Headers, b.Headers) && a.Priority == b.Priority &&
+		a.AtMostOnce == b.AtMostOnce && a.DelayMs == b.DelayMs && a.LeaseMs == b.LeaseMs && a.TTLMs == b.TTLMs && a.MaxFailures == b.MaxFailures
+}
+
+func (l *logChecker) settled(i uint64, le *logEntry, items []fsm.Item, res *fsm.Result, kind opKind) {
+	w := l.w
+	if kind != opGiveBack {
+		w.check.effect(w.check.opOfMark(items[0].Error), i, le.header(), res)
+	}
+	for k := range items {
+		it, r := &items[k], &res.Items[k]
+		j := l.jobs[it.Key]
+		if j == nil {
+			w.failf("entry %d: item names job %v, which nobody enqueued", i, it.Key)
+		}
+		if r.Code != fsm.CodeOK || r.Already {
+			if r.Already && !j.acked {
+				w.failf("entry %d: job %v is said to be acked, and is not", i, it.Key)
+			}
+			if r.Code == fsm.CodeLeaseLost {
+				w.stats.StaleReceipts++
+			}
+			continue
+		}
+		if j.acked {
+			w.failf("entry %d: %v of job %v took effect, but entry %d acked it", i, kind, it.Key, j.ackedAt)
+		}
+		if it.Grant != j.grant || j.fact == nil || j.fact.back || it.Tag != j.fact.d.Tag {
+			w.failf("entry %d: %v with receipt %d of job %v took effect, but the last grant is %d", i, kind, it.Grant, it.Key, j.grant)
+		}
+		if kind != opAck && kind != opGiveBack && !j.leased {
+			w.failf("entry %d: %v of job %v took effect, but its lease was given up", i, kind, it.Key)
+		}
+		if (kind == opNack || kind == opRelease || kind == opExtend) && le.pos.TimeMs >= j.untilMs {
+			w.failf("entry %d: %v of job %v took effect after the end of its lease", i, kind, it.Key)
+		}
+		switch kind {
+		case opAck:
+			if r.Late {
+				w.stats.LateAcks++
+			}
+			j.acked, j.ackedAt, j.leased = true, i, false
+		case opNack:
+			j.leased = false
+			if it.DelayMs > 0 {
+				j.notMs, j.notTrue, j.wait = le.pos.TimeMs+it.DelayMs, le.stamped+it.DelayMs*1e6, it.DelayMs*1e6
+			}
+		case opRelease:
+			j.leased = false
+		case opGiveBack:
+			j.leased, j.fact.back = false, true
+			j.backs++
+		case opExtend:
+			lease := it.LeaseMs
+			if lease <= 0 {
+				lease = j.lease / 1e6
+			}
+			j.untilMs, j.lease, j.since = le.pos.TimeMs+lease, lease*1e6, le.stamped
+			if r.LeaseUntil != j.untilMs {
+				w.failf("entry %d: extend of job %v says until %d, not %d", i, it.Key, r.LeaseUntil, j.untilMs)
+			}
+		}
+	}
+}
+
+func (le *logEntry) header() fsm.BatchHeader {
+	h, _ := fsm.ReadBatchHeader(le.data)
+	return h
+}
+
+func (l *logChecker) dequeued(i uint64, le *logEntry, h fsm.BatchHeader, op *fsm.Dequeue, res *fsm.Result, granted []*modelJob) []*modelJob {
+	w := l.w
+	o := w.check.opOfMark(op.Consumer)
+	w.check.effect(o, i, h, res)
+	o.epoch, o.request = h.Epoch, op.Request
+	if res.Parked {
+		l.waiters = append(l.waiters, &modelWaiter{op: o, origin: h.Origin, epoch: h.Epoch, request: op.Request, index: i, deadline: le.pos.TimeMs + op.WaitMs, queues: op.Queues, max: int(op.Max)})
+		return granted
+	}
+	if len(res.Jobs) == 0 {
+		l.empties = append(l.empties, emptyAnswer{o, op.Queues})
+	}
+	return l.granting(i, le, o, h.Origin, op.Queues, int(op.Max), res.Jobs, granted)
+}
+
+// checkEmpty fails answers "nothing there" of entry i when there certainly was
+// something from before it until after it.
+func (l *logChecker) checkEmpty(i uint64) {
+	for _, e := range l.empties {
+		for _, q := range e.queues {
+			for p := range uint8(10) {
+				if list := l.waitingJobs(q, p); len(list) > 0 && list[0].index < i {
+					l.w.failf("entry %d: %v found nothing, but job %v of entry %d is in %s", i, e.op, list[0].key, list[0].index, q)
+				}
+			}
+		}
+	}
+	l.empties = l.empties[:0]
+}
+
+func (l *logChecker) handedOut(i uint64, le *logEntry, origin uint64, ho fsm.Handout, granted []*modelJob) []*modelJob {
+	w := l.w
+	at := slices.IndexFunc(l.waiters, func(v *modelWaiter) bool { return v.origin == origin && v.request == ho.Request })
+	if at < 0 {
+		w.failf("entry %d: jobs handed to request %d of %x, which does not wait", i, ho.Request, origin)
+	}
+	v := l.waiters[at]
+	s := l.sessions[origin]
+	if s.away && s.awayTouched != i {
+		w.failf("entry %d: jobs handed to request %d of %x, which is away", i, ho.Request, origin)
+	}
+	l.waiters = slices.Delete(l.waiters, at, at+1)
+	w.stats.Handouts++
+	// The oldest first: nobody who waited longer for one of these queues may
+	// still wait when the entry is over, unless its node is or was away.
+	for k := range ho.Result.Jobs {
+		q := ho.Result.Jobs[k].Queue
+		for _, older := range l.waiters[:at] {
+			if so := l.sessions[older.origin]; !older.gone && !so.away && so.awayTouched != i && slices.Contains(older.queues, q) && !l.servedIn(le, older) {
+				w.failf("entry %d: %v was handed a job of %s before %v, which has waited longer", i, v.op, q, older.op)
+			}
+		}
+	}
+	return l.granting(i, le, v.op, origin, v.queues, v.max, ho.Result.Jobs, granted)
+}
+
+func (l *logChecker) servedIn(le *logEntry, v *modelWaiter) bool {
+	return slices.ContainsFunc(le.handouts[v.origin], func(h fsm.Handout) bool { return h.Request == v.request })
+}
+
+// granting takes hand-outs of one entry to one request.
+func (l *logChecker) granting(i uint64, le *logEntry, o *simOp, origin uint64, queues []string, most int, jobs []fsm.Delivered, granted []*modelJob) []*modelJob {
+	w := l.w
+	if len(jobs) > max(most, 1) {
+		w.failf("entry %d: %v was handed %d jobs", i, o, len(jobs))
+	}
+	for k := range jobs {
+		d := &jobs[k]
+		j := l.jobs[d.ID.Key]
+		if j == nil {
+			w.failf("entry %d: %v was handed job %v, which nobody enqueued", i, o, d.ID)
+		}
+		if d.Queue != j.job.Queue || d.Body != string(j.job.Body) || d.Priority != j.job.Priority || !slices.Equal(d.Headers, j.job.Headers) || !slices.Contains(queues, d.Queue) {
+			w.failf("entry %d: %v was handed job %v with another queue, body, header or priority", i, o, d.ID)
+		}
+		switch {
+		case j.acked:
+			w.failf("entry %d: %v was handed job %v, which entry %d acked", i, o, d.ID, j.ackedAt)
+		case d.Grant != j.grant+1:
+			w.failf("entry %d: %v was handed job %v with grant %d after %d", i, o, d.ID, d.Grant, j.grant)
+		case le.pos.TimeMs < j.notMs:
+			w.failf("entry %d: %v was handed job %v %d ms before its delay was over", i, o, d.ID, j.notMs-le.pos.TimeMs)
+		case j.notTrue != 0 && le.stamped < j.notTrue-tolerance(j.wait):
+			w.failf("entry %d: %v was handed job %v %s of true time before its delay of %s was over", i, o, d.ID, ms(j.notTrue-le.stamped), ms(j.wait))
+		case j.expires != 0 && le.pos.TimeMs >= j.expires:
+			w.failf("entry %d: %v was handed job %v after its TTL", i, o, d.ID)
+		case j.leased && le.pos.TimeMs < j.untilMs:
+			w.failf("entry %d: two leases on job %v: %v was handed it while grant %d lives %d ms more", i, d.ID, o, j.grant, j.untilMs-le.pos.TimeMs)
+		case j.leased && le.stamped < j.since+j.lease-tolerance(j.lease):
+			w.failf("entry %d: two leases on job %v in true time: grant %d of %s was %s old", i, d.ID, j.grant, ms(j.lease), ms(le.stamped-j.since))
+		case j.job.AtMostOnce && j.granted && !j.fact.back:
+			w.failf("entry %d: at-most-once job %v is handed out again", i, d.ID)
+		case d.Fence != i:
+			w.failf("entry %d: job %v handed out with fence %d", i, d.ID, d.Fence)
+		case int(d.Deliveries) != int(d.Grant)-j.backs:
+			w.failf("entry %d: job %v says %d deliveries, grant %d, %d given back", i, d.ID, d.Deliveries, d.Grant, j.backs)
+		}
+		lease := o.op.(*fsm.Dequeue).LeaseMs
+		if lease <= 0 {
+			lease = j.job.LeaseMs
+		}
+		if lease <= 0 {
+			lease = fsm.LeaseDefault
+		}
+		if d.LeaseUntil != le.pos.TimeMs+lease {
+			w.failf("entry %d: %v was handed job %v until %d, not %d", i, o, d.ID, d.LeaseUntil, le.pos.TimeMs+lease)
+		}
+		if !j.granted {
+			granted = append(granted, j)
+		}
+		f := &grantFact{index: i, op: o, origin: origin, d: *d}
+		j.granted, j.leased, j.grant, j.fact = true, true, d.Grant, f
+		j.untilMs, j.lease, j.since = d.LeaseUntil, lease*1e6, le.stamped
+		j.notMs, j.notTrue = 0, 0
+		l.grants[modelGrant{d.ID.Key, d.Grant}] = f
+	}
+	// In one answer: queues as asked for, then priority, then enqueue order.
+	if !slices.IsSortedFunc(jobs, func(a, b fsm.Delivered) int {
+		return cmp.Or(cmp.Compare(slices.Index(queues, a.Queue), slices.Index(queues, b.Queue)), cmp.Compare(b.Priority, a.Priority),
+			cmp.Compare(l.jobs[a.ID.Key].seq, l.jobs[b.ID.Key].seq))
+	}) {
+		w.failf("entry %d: %v was handed jobs out of order", i, o)
+	}
+	return granted
+}
+
+// checkOrder: first deliveries follow enqueue order within a priority, and no
+// higher priority is passed over.
+func (l *logChecker) checkOrder(i uint64, granted []*modelJob) {
+	for _, j := range granted {
+		for p := j.job.Priority; p < 10; p++ {
+			for _, x := range l.waitingJobs(j.job.Queue, p) {
+				if x.granted {
+					continue
+				}
+				if x.seq < j.seq || x.index < i && p > j.job.Priority {
+					l.w.failf("entry %d: job %v of entry %d, priority %d, was handed out before job %v of entry %d, priority %d, both in %s", i, j.key, j.index, j.job.Priority, x.key, x.index, p, j.job.Queue)
+				}
+				break
+			}
+		}
+	}
+}
+
+// checkWaiters: nobody waits for what is there, and the machine knows the same
+// waiters as the model.
+func (l *logChecker) checkWaiters(i uint64, le *logEntry) {
+	n := map[uint64]int{}
+	for _, v := range l.waiters {
+		n[v.origin]++
+		if l.sessions[v.origin].away {
+			continue
+		}
+		for _, q := range v.queues {
+			if k := slices.Index(l.queues, q); le.counts[k].Ready > 0 {
+				l.w.failf("entry %d: %v waits for %s, where %d jobs are ready", i, v.op, q, le.counts[k].Ready)
+			}
+		}
+	}
+	for _, m := range l.w.members {
+		if s, ok := l.refs[0].Session(m.ID); ok && s.Waiters != n[m.ID] {
+			l.w.failf("entry %d: node %x has %d waiters, the model %d", i, m.ID, s.Waiters, n[m.ID])
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package raftnode
+
+import (
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+
+	"raftq/fsm"
+)
+
+const simTick = 10e6
+
+// simNode is a machine with a disk and, while it is up, a process on it: a core,
+// and what Node does around one.
+type simNode struct {
+	w    *world
+	i    int
+	id   uint64
+	name string
+
+	// The machine's clocks.
+	bootID   int
+	bootedAt int64 // true ns at which bootOff was read
+	bootOff  int64
+	drift    int64 // ppm
+	wallOff  int64 // ms
+
+	disk simDisk
+
+	// The process. life counts starts and ends, so that an event for an
+	// earlier process is known as such.
+	up      bool
+	life    int
+	core    *core
+	storage *raft.MemoryStorage
+	writer  *logWriter
+	held    heldFiles
+	box     []any
+	reqs    []*request
+	waking  bool
+	paused  int64 // until; true ns
+	asleep  bool  // no step at all until told: for scripted tests
+	taken   []*appendJob
+	queue   []*appendJob
+	busy    bool
+	group   []*appendJob // being written
+	polls   map[uint64]*simPoll
+	at      uint64 // the core's index after its last step
+	before  coreStats
+	open    map[*request]*simOp
+	reading map[*read]*simOp
+}
+
+func newSimNode(w *world, i int, m fsm.Member) *simNode {
+	n := &simNode{w: w, i: i, id: m.ID, name: m.Name}
+	if w.opt.drift {
+		n.drift = w.faultRand.Int64N(2001) - 1000
+	}
+	n.wallOff = 1_700_000_000_000 + w.faultRand.Int64N(5000)
+	n.bootOff = w.faultRand.Int64N(1e15)
+	n.disk = newSimDisk(n)
+	return n
+}
+
+// now reads the machine's clocks.
+func (n *simNode) now() reading {
+	d := n.w.now - n.bootedAt
+	return reading{boot: n.bootOff + d + d/1e6*n.drift, wall: n.wallOff + n.w.now/1e6}
+}
+
+// start boots the process from the durable state, as boot does.
+func (n *simNode) start() {
+	w := n.w
+	if n.up {
+		panic("BUG: started twice")
+	}
+	n.up = true
+	n.life++
+	st := n.disk.open()
+	machine := n.disk.load(st.Marker.Index)
+	n.storage = raft.NewMemoryStorage()
+	must(n.storage.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(st.Marker.Index), Term: new(st.Marker.Term), ConfState: st.Marker.ConfState}}))
+	must(n.storage.SetHardState(st.HardState))
+	must(n.storage.Append(st.Entries))
+	n.disk.boots++
+	now := n.now()
+	base, lastStamp := bootBase(st, machine, now)
+	draws := uint32(0)
+	random32 := func() uint32 {
+		draws++
+		if w.opt.sameEpochs {
+			return draws
+		}
+		return w.idRand.Uint32()
+	}
+	cfg := coreConfig{
+		id: n.id, name: n.name, tickNs: simTick, heartbeatNs: w.opt.heartbeat, electionNs: w.opt.election,
+		epoch: n.disk.boots<<32 | uint64(random32()), random32: random32,
+		start: fsm.NodeStart{Client: n.name + ":80", Peer: "http://" + n.name, Version: "sim", FeatureLevel: featureLevel}, version: "sim",
+		machine: machine, conf: st.Marker.ConfState, storage: n.storage, base: base, lastStamp: lastStamp,
+		snapBytes: 64 << 20, snapEntries: w.opt.snapEntries, now: now,
+		log: w.log.Named(n.name),
+	}
+	var err error
+	if n.core, err = newCore(cfg); err != nil {
+		w.failf("%s does not start: %v", n.name, err)
+	}
+	n.writer = newLogWriter(&n.disk, n.storage, st.Marker.Index)
+	n.writer.keep = w.opt.keep
+	n.writer.marked = n.disk.prune
+	n.held = heldFiles{}
+	n.box, n.reqs, n.waking, n.paused = nil, nil, false, 0
+	n.taken, n.queue, n.group, n.busy = nil, nil, nil, false
+	n.at, n.before = machine.Position().Index, coreStats{}
+	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
+	n.polls = map[uint64]*simPoll{}
+	for _, m := range w.members {
+		if m.ID != n.id {
+			n.polls[m.ID] = &simPoll{}
+			n.poll(m.ID)
+		}
+	}
+	w.log.Named(n.name).Info("started", zap.Uint64("marker", st.Marker.Index), zap.Int("entries", len(st.Entries)), zap.Uint64("boot", n.disk.boots))
+	n.ticker(n.life)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// ticker steps the core at least every tick of the machine's time.
+func (n *simNode) ticker(life int) {
+	n.w.after(simTick-between(n.w.diskRand, 0, 50e3), func() {
+		if n.life == life {
+			n.step()
+			n.ticker(life)
+		}
+	})
+}
+
+// kill ends the process: what is not durable is lost, and so is every answer.
+func (n *simNode) kill() {
+	w := n.w
+	w.note('k', uint64(n.i))
+	w.log.Named(n.name).Info("killed")
+	n.addStats(&w.stats)
+	n.before = coreStats{}
+	n.disk.crash(n.group)
+	n.up = false
+	n.life++
+	n.core, n.storage, n.writer, n.box, n.reqs = nil, nil, nil, nil, nil
+	w.check.nodeDied(n)
+}
+
+// reboot resets the dead machine's BOOTTIME.
+func (n *simNode) reboot() {
+	n.bootID++
+	n.bootedAt, n.bootOff = n.w.now, between(n.w.faultRand, 1e9, 60e9)
+	n.w.stats.Reboots++
+}
+
+func (n *simNode) addStats(s *simStats) {
+	if n.core == nil {
+		return
+	}
+	a, b := n.core.stats, n.before
+	s.LeaderChanges += int(a.leaderChanges - b.leaderChanges)
+	s.Installs += int(a.installs - b.installs)
+	s.Resent += int(a.resent - b.resent)
+	s.GivenBack += int(a.givenBack - b.givenBack)
+	s.Hangups += int(a.hangups - b.hangups)
+	s.ReadRounds += int(a.readRounds - b.readRounds)
+	n.before = a
+}
+
+// post puts an internal event into the mailbox.
+func (n *simNode) post(e any) {
+	if n.up {
+		n.box = append(n.box, e)
+		n.wake()
+	}
+}
+
+// wake steps the core a moment later, with all that has come by then.
+func (n *simNode) wake() {
+	if n.waking {
+		return
+	}
+	n.waking = true
+	life := n.life
+	n.w.after(between(n.w.netRand, 1e3, 60e3), func() {
+		if n.life == life {
+			n.waking = false
+			n.step()
+		}
+	})
+}
+
+func (n *simNode) stopped() bool { return n.asleep || n.w.now < n.paused }
+
+func (n *simNode) step() {
+	w := n.w
+	if !n.up || n.stopped() {
+		return
+	}
+	events := n.box
+	n.box = nil
+	if len(n.reqs) > 0 {
+		events = append(events, submitted{n.reqs})
+		n.reqs = nil
+	}
+	w.stats.Steps++
+	out, err := n.core.step(n.now(), events)
+	w.check.stepped(n)
+	if err != nil {
+		w.failf("%s ended: %v", n.name, err)
+	}
+	n.perform(out)
+}
+
+// perform does what Node.perform does.
+func (n *simNode) perform(out *outputs) {
+	w := n.w
+	if len(out.sends)+len(out.appends)+len(out.done)+len(out.reads) > 0 {
+		w.note('s', uint64(n.i), uint64(len(out.sends)), uint64(len(out.appends)), uint64(len(out.done)), n.core.machine.Position().Index, n.core.machine.Chain())
+	}
+	if len(out.appends) > 0 {
+		w.check.appending(n, out.appends)
+		n.queue = append(n.queue, out.appends...)
+		n.write()
+	}
+	for _, m := range out.sends {
+		w.net.send(n, m)
+	}
+	for _, m := range out.snapshots {
+		w.net.sendSnapshot(n, m)
+	}
+	for _, r := range out.done {
+		w.check.done(n, r)
+	}
+	for _, r := range out.reads {
+		w.check.readDone(n, r)
+	}
+	if out.snapshot != nil {
+		job := *out.snapshot
+		data := encodeMachine(job.machine)
+		life := n.life
+		w.after(between(w.diskRand, 1e6, 300e6), func() {
+			if n.life == life {
+				n.disk.snaps[job.pos.Index] = data
+				n.post(snapshotSaved{job: &job, bytes: int64(len(data))})
+			}
+		})
+	}
+	for _, index := range out.dropped {
+		n.held.drop(index)
+	}
+	if out.ask {
+		for _, m := range w.members {
+			if m.ID != n.id {
+				n.ask(m.ID)
+			}
+		}
+	}
+}
+
+// write starts the next group of the log writer's queue.
+func (n *simNode) write() {
+	w := n.w
+	if n.busy {
+		return
+	}
+	if len(n.taken) == 0 {
+		n.taken, n.queue = n.queue, nil
+	}
+	if len(n.taken) == 0 {
+		return
+	}
+	k := groupLen(n.taken)
+	n.group, n.taken, n.busy = n.taken[:k:k], n.taken[k:], true
+	took := between(w.diskRand, w.opt.diskMin, w.opt.diskMax)
+	if w.diskRand.Float64() < w.opt.stall {
+		took = between(w.diskRand, 50e6, 2000e6)
+		w.stats.Stalls++
+	}
+	n.completeAt(n.life, w.now+took+n.disk.stalledFor())
+}
+
+// completeAt ends the write under way, not before the stall of the disk and the
+// pause of the process are over.
+func (n *simNode) completeAt(life int, at int64) {
+	w := n.w
+	w.after(at-w.now, func() {
+		if n.life != life {
+			return
+		}
+		if later := max(n.paused, n.disk.stalled); later > w.now {
+			n.completeAt(life, later+between(w.diskRand, 0, 1e6))
+			return
+		}
+		jobs := n.group
+		n.group, n.busy = nil, false
+		if err := n.writer.write(jobs); err != nil {
+			w.failf("%s: the log writer fails: %v", n.name, err)
+		}
+		n.post(appended{jobs})
+		n.write()
+	})
+}
+
+// simPoll asks one peer for its status, one question at a time.
+type simPoll struct {
+	busy, again bool
+	number      int
+}
+
+func (n *simNode) poll(to uint64) {
+	life := n.life
+	n.ask(to)
+	n.w.after(1e9, func() {
+		if n.life == life {
+			n.poll(to)
+		}
+	})
+}
+
+func (n *simNode) ask(to uint64) {
+	p := n.polls[to]
+	if p.busy {
+		p.again = true
+		return
+	}
+	p.busy = true
+	p.number++
+	number, life := p.number, n.life
+	end := func(s *status) {
+		if n.life != life || p.number != number || !p.busy {
+			return
+		}
+		p.busy = false
+		if s != nil {
+			n.post(peerStatus{*s})
+		}
+		if p.again {
+			p.again = false
+			n.ask(to)
+		}
+	}
+	n.w.net.status(n, n.w.byID[to], end)
+	n.w.after(2e9, func() { end(nil) })
+}
