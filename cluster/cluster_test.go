@@ -202,6 +202,30 @@ func TestErrorsShowTheLog(t *testing.T) {
 	}
 }
 
+// A port that somebody else has is an error, whoever answers there.
+func TestTakenPort(t *testing.T) {
+	other := newTest(t, "node", 1)
+	if err := other.Start(within(t, 20*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(other.Nodes[0].Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Options{Binary: self(), Dir: t.TempDir(), Nodes: 1, ClientPort: first, Env: []string{roleEnv + "=node"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Start(within(t, 20*time.Second)); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Fatalf("error = %v", err)
+	}
+}
+
 // Nothing outlives a parent that is killed.
 func TestChildrenDieWithParent(t *testing.T) {
 	cmd := exec.Command(self(), t.TempDir())

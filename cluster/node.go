@@ -69,6 +69,12 @@ func (n *Node) Start() error {
 	if n.proc.running() {
 		return fmt.Errorf("%s runs already (pid %d)", n.Name, n.proc.cmd.Process.Pid)
 	}
+	// Somebody else's node would be taken for this one.
+	for _, addr := range []string{n.Client, n.Peer} {
+		if err := portFree(addr); err != nil {
+			return fmt.Errorf("start %s: %w", n.Name, err)
+		}
+	}
 	log, err := os.OpenFile(n.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

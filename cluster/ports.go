@@ -2,8 +2,18 @@ package cluster
 
 import (
 	"fmt"
+	"net"
 	"syscall"
 )
+
+// portFree is an error when somebody listens on an address.
+func portFree(addr string) error {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return ln.Close()
+}
 
 // reservePort takes a free port of loopback and keeps it until fd is closed:
 // the socket is bound but never listens. Connections to the port are refused

@@ -46,7 +46,7 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	for {
 		status, body, err := n.get(ctx, "/readyz")
 		switch {
-		case err == nil && status == http.StatusOK:
+		case err == nil && status == http.StatusOK && p.running():
 			return nil
 		case err == nil:
 			last = fmt.Sprintf("%d %s", status, strings.TrimSpace(string(body)))
