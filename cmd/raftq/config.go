@@ -65,7 +65,9 @@ func loadSettings(fs *pflag.FlagSet, environ []string) (map[string]string, error
 	if err := k.Merge(vars); err != nil {
 		return nil, err
 	}
-	if err := k.Load(posflag.Provider(fs, ".", k), nil); err != nil {
+	// As text: koanf would read a flag by the name of its type.
+	asText := func(key, value string) (string, any) { return key, value }
+	if err := k.Load(posflag.ProviderWithValue(fs, ".", k, asText), nil); err != nil {
 		return nil, err
 	}
 	settings := map[string]string{}

@@ -127,6 +127,7 @@ func TestRefusedSettings(t *testing.T) {
 		{environ: "RAFTQ_TICK=10", want: `tick: "10" has no unit`},
 		{yaml: "heartbeat: 100\n", want: `heartbeat: "100" has no unit`},
 		{yaml: "max-body: 1048576\n", want: `max-body: "1048576" has no unit`},
+		{args: []string{"--tick", "10"}, want: `tick: "10" has no unit`},
 		{args: []string{"--snapshot-bytes", "64 apples"}, want: "snapshot-bytes: "},
 		{args: []string{"--snapshot-entries", "-1"}, want: "snapshot-entries: "},
 		{args: []string{"--max-body", "17MiB"}, want: "max-body: "},
@@ -161,6 +162,17 @@ func TestRefusedSettings(t *testing.T) {
 	}
 	if _, err := settingsOf(t, []string{"--listen-client", "10.1.2.3:8080", "--insecure"}, nil, ""); err != nil {
 		t.Errorf("insecure: %v", err)
+	}
+}
+
+// Flags are read like the rest: days, sizes, a switch with and without a value.
+func TestFlagForms(t *testing.T) {
+	cfg, err := settingsOf(t, []string{"--election-timeout", "1d", "--heartbeat=5s", "--max-memory", "2GiB", "--insecure", "--listen-client", "10.1.2.3:80"}, nil, "")
+	if err != nil || cfg.node.ElectionTimeout != day || cfg.node.MaxMemory != 2<<30 {
+		t.Errorf("config = %+v, %v", cfg, err)
+	}
+	if _, err := settingsOf(t, []string{"--insecure=false", "--listen-client", "10.1.2.3:80"}, []string{"RAFTQ_INSECURE=true"}, ""); err == nil {
+		t.Error("--insecure=false does not win over the environment")
 	}
 }
 

@@ -59,7 +59,7 @@ requests under way finished. A second signal ends at once.`,
 
 // serve runs a node until a signal, or until it fails.
 func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
-	defer log.Sync() //nolint // stderr cannot always be synced
+	defer func() { _ = log.Sync() }() // stderr cannot always be synced
 	if !isLoopback(cfg.listenClient) || !isLoopback(cfg.node.ListenPeer) {
 		log.Warn("clients and nodes are not authenticated: keep strangers off these addresses",
 			zap.String("listen-client", cfg.listenClient), zap.String("listen-peer", cfg.node.ListenPeer))

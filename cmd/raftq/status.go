@@ -2,28 +2,32 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 // clusterStatus is what the API shows of the cluster.
 type clusterStatus struct {
-	ClusterID   string `json:"cluster_id"`
-	Leader      string `json:"leader"`
-	Term        uint64 `json:"term"`
-	CommitIndex uint64 `json:"commit_index"`
-	Nodes       []struct {
-		Name         string `json:"name"`
-		Role         string `json:"role"`
-		Leader       bool   `json:"leader"`
-		Client       string `json:"client"`
-		Peer         string `json:"peer"`
-		MatchIndex   uint64 `json:"match_index"`
-		AppliedIndex uint64 `json:"applied_index"`
-		Version      string `json:"version"`
-		Alive        bool   `json:"alive"`
-	} `json:"nodes"`
+	ClusterID   string          `json:"cluster_id"`
+	Leader      string          `json:"leader"`
+	Term        uint64          `json:"term"`
+	CommitIndex uint64          `json:"commit_index"`
+	Nodes       []clusterMember `json:"nodes"`
+}
+
+type clusterMember struct {
+	Name         string `json:"name"`
+	Role         string `json:"role"`
+	Leader       bool   `json:"leader"`
+	Client       string `json:"client"`
+	Peer         string `json:"peer"`
+	MatchIndex   uint64 `json:"match_index"`
+	AppliedIndex uint64 `json:"applied_index"`
+	Version      string `json:"version"`
+	Alive        bool   `json:"alive"`
 }
 
 func clusterCmd() *cobra.Command {
@@ -48,6 +52,7 @@ func clusterCmd() *cobra.Command {
 			if _, err := fmt.Fprintf(out, "cluster %s, leader %s, term %d, commit index %d\n", c.ClusterID, leader, c.Term, c.CommitIndex); err != nil {
 				return err
 			}
+			slices.SortFunc(c.Nodes, func(a, b clusterMember) int { return strings.Compare(a.Name, b.Name) })
 			rows := make([][]string, 0, len(c.Nodes))
 			for _, n := range c.Nodes {
 				role, state := n.Role, "up"
