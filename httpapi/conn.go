@@ -23,7 +23,15 @@ var errHungUp = errors.New("httpapi: the client hung up before the answer")
 // the socket.
 type listener struct {
 	net.Listener
-	s *Server
+	s    *Server
+	once sync.Once
+	err  error
+}
+
+// Close may be called twice: by Server.Close, and by fasthttp.
+func (l *listener) Close() error {
+	l.once.Do(func() { l.err = l.Listener.Close() })
+	return l.err
 }
 
 func (l *listener) Accept() (net.Conn, error) {

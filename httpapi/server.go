@@ -46,9 +46,11 @@ type Server struct {
 
 	broken  error       // why New failed; Serve returns it
 	leaving atomic.Bool // Close was called
-	mu      sync.Mutex
+	mu      sync.Mutex  // guards closed and lns
+	closed  bool        // no further Serve
+	lns     []*listener // of Serve
 	serving sync.WaitGroup
-	closed  bool
+	ended   sync.Once
 }
 
 // New returns a server. What is wrong with opts is reported by Serve. Close
@@ -115,11 +117,13 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.mu.Unlock()
 		return errors.Join(s.broken, ln.Close())
 	}
+	l := &listener{Listener: ln, s: s}
+	s.lns = append(s.lns, l)
 	s.serving.Add(1)
 	s.mu.Unlock()
 	defer s.serving.Done()
 
-	wrapped := net.Listener(&listener{ln, s})
+	wrapped := net.Listener(l)
 	if s.opts.TLS != nil {
 		wrapped = tls.NewListener(wrapped, s.opts.TLS)
 	}
@@ -130,11 +134,18 @@ func (s *Server) Serve(ln net.Listener) error {
 // every answer is written. When ctx is over before, connections are cut: what
 // was handed out and not written is given back.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.mu.Unlock()
 	s.leaving.Store(true)
+	s.mu.Lock()
+	s.closed = true
+	var failed error
+	for _, l := range s.lns {
+		failed = errors.Join(failed, l.Close())
+	}
+	s.mu.Unlock()
+	defer s.ended.Do(func() {
+		s.opts.Registry.Unregister(s.stats)
+		s.watcher.close()
+	})
 	s.watcher.leave()
 	// fasthttp gives a new connection five seconds for its first request.
 	s.conns.close(func(c *conn) bool { return !c.heard.Load() })
@@ -143,11 +154,7 @@ func (s *Server) Close(ctx context.Context) error {
 		return fmt.Errorf("httpapi: connections were cut: %w", err)
 	}
 	s.serving.Wait()
-	if first {
-		s.opts.Registry.Unregister(s.stats)
-		s.watcher.close()
-	}
-	return nil
+	return failed
 }
 
 // serve handles one request.
