@@ -70,6 +70,9 @@ func newOrigin(epoch uint64) origin { return origin{epoch: epoch, next: 1} }
 // the node leaves.
 func (c *core) submit(reqs []*request) {
 	for _, r := range reqs {
+		if r.state != reqWaiting {
+			continue // its client left before the core saw it: hang-ups are handled first
+		}
 		r.deadline = c.now.boot + r.timeout
 		if c.leaving {
 			c.refuse(r, fsm.CodeLeaving, "this node is stopping; ask another one")
