@@ -66,15 +66,18 @@ func (c *simClient) next() {
 		c.soon()
 		return
 	}
-	timeout := between(r, 200e6, 5000e6)
+	timeout := between(r, w.opt.timeoutMax/20, w.opt.timeoutMax)
+	if c.drain {
+		timeout = 5000e6
+	}
 	switch p := r.Float64(); {
 	case len(c.held) > 0 && (c.drain || p < 0.6):
 		c.settle(n, timeout)
 	case c.drain:
 		c.dequeue(n, timeout)
-	case p < 0.05:
+	case r.Float64() < w.opt.reads:
 		c.read(n, timeout)
-	case p < 0.08 && len(c.old) > 0:
+	case r.IntN(30) == 0 && len(c.old) > 0:
 		c.settle(n, timeout)
 	case len(w.check.jobs)-w.acked() > 60:
 		c.dequeue(n, timeout)

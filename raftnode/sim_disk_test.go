@@ -99,8 +99,7 @@ func (d *simDisk) append(ents []*pb.Entry) {
 		case e.GetTerm() < d.termAt(i-1):
 			d.refuse("entry %d of term %d after one of term %d", i, e.GetTerm(), d.termAt(i-1))
 		}
-		// A fresh slice on truncation: others read the old one.
-		d.ents = append(d.ents[:i-d.base-1:i-d.base-1], e)
+		d.ents = append(d.ents[:i-d.base-1], e)
 	}
 }
 

@@ -92,6 +92,8 @@ type simOptions struct {
 	once                float64
 	waits               float64
 	hangups             float64
+	reads               float64
+	timeoutMax          int64
 	queues              int
 }
 
@@ -106,7 +108,7 @@ func drawOptions(seed uint64, ops int) simOptions {
 		partial: 0.5,
 		clients: 6 + r.IntN(25), thinkMax: int64(20+r.IntN(400)) * 1e6, burst: r.Float64() * 0.5,
 		faultEvery: int64(400+r.IntN(4000)) * 1e6,
-		queues:     1 + r.IntN(4), waits: 0.5, hangups: 0.05,
+		queues:     1 + r.IntN(4), waits: 0.5, hangups: 0.05, reads: 0.05, timeoutMax: 5000e6,
 	}
 	switch {
 	case chance(0.1):
@@ -140,6 +142,10 @@ func drawOptions(seed uint64, ops int) simOptions {
 	pick(&o.once, 0.3)
 	pick(&o.waits, 1)
 	pick(&o.hangups, 0.4)
+	pick(&o.reads, 0.5)
+	if chance(0.3) {
+		o.timeoutMax = int64(20+r.IntN(500)) * 1e6
+	}
 	for k := range faultKinds {
 		if chance(0.4) {
 			o.faults = append(o.faults, k)

@@ -1,0 +1,201 @@
+package raftnode
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+func envInt(name string, or int) int {
+	if v, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return v
+	}
+	return or
+}
+
+// TestSim runs clusters of real cores under a virtual clock, with clients,
+// faults and checkers, one world for each seed; docs/testing.md says what it
+// checks and how to replay a seed.
+func TestSim(t *testing.T) {
+	ops := envInt("RAFTQ_SIM_OPS", 2000)
+	if v := os.Getenv("RAFTQ_SIM_SEED"); v != "" {
+		seed, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		simOne(t, seed, ops)
+		return
+	}
+	from, seeds := envInt("RAFTQ_SIM_FROM", 1), envInt("RAFTQ_SIM_SEEDS", simSeeds())
+	if v := os.Getenv("RAFTQ_SIM_WORKER"); v != "" {
+		worker, _ := strconv.Atoi(v)
+		simWork(t, from+worker, from+seeds, ops)
+		return
+	}
+	began := time.Now()
+	sum, failed := simSpawn(t, from, seeds, ops)
+	t.Logf("%d seeds x %d operations in %.1f s: %s", seeds, ops, time.Since(began).Seconds(), sum)
+	if failed {
+		t.FailNow()
+	}
+	if sum.Seeds != seeds {
+		t.Fatalf("%d seeds of %d were run", sum.Seeds, seeds)
+	}
+	if seeds >= 50 {
+		sum.vacuous(t)
+	}
+}
+
+func simSeeds() int {
+	switch {
+	case raceEnabled && testing.Short():
+		return 10
+	case raceEnabled, testing.Short():
+		return 60
+	}
+	return 1000
+}
+
+const simWorkers = 2
+
+// simSpawn runs the seeds in child processes: raft's randomness is a global of
+// the process.
+func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	began := time.Now()
+	told := began
+	for k := range simWorkers {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSim$", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), "RAFTQ_SIM_WORKER="+strconv.Itoa(k), "RAFTQ_SIM_FROM="+strconv.Itoa(from),
+			"RAFTQ_SIM_SEEDS="+strconv.Itoa(seeds), "RAFTQ_SIM_OPS="+strconv.Itoa(ops))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		wg.Go(func() {
+			s := bufio.NewScanner(out)
+			s.Buffer(nil, 1<<24)
+			for s.Scan() {
+				line, isStats := strings.CutPrefix(s.Text(), "SIMSTATS ")
+				mu.Lock()
+				if isStats {
+					var st simStats
+					if err := json.Unmarshal([]byte(line), &st); err == nil {
+						sum.add(st)
+					}
+					if time.Since(told) > 10*time.Second {
+						told = time.Now()
+						fmt.Printf("sim: %d of %d seeds, %d operations, %.0f s\n", sum.Seeds, seeds, sum.Ops, time.Since(began).Seconds())
+					}
+				} else if line != "PASS" {
+					fmt.Println(line)
+				}
+				mu.Unlock()
+			}
+			if err := cmd.Wait(); err != nil {
+				mu.Lock()
+				failed = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return sum, failed
+}
+
+// simWork is a child: every second seed. It goes on after a failure, up to a few.
+func simWork(t *testing.T, from, to, ops int) {
+	debug.SetGCPercent(800) // worlds are small and short-lived
+	failures := 0
+	for seed := from; seed < to && failures < 3; seed += simWorkers {
+		st, trace, failure := runWorld(t, uint64(seed), ops, nil)
+		if failure == "" && seed%50 == 0 {
+			if _, again, _ := runWorld(t, uint64(seed), ops, nil); again != trace {
+				failure = fmt.Sprintf("seed %d: two runs have different traces, %x and %x", seed, trace, again)
+			}
+		}
+		if failure != "" {
+			failures++
+			t.Errorf("%s", failure)
+			fmt.Println("FAIL " + failure)
+		}
+		b, _ := json.Marshal(st)
+		fmt.Printf("SIMSTATS %s\n", b)
+	}
+}
+
+// simOne runs one seed with a full trace.
+func simOne(t *testing.T, seed uint64, ops int) {
+	began := time.Now()
+	st, trace, failure := runWorld(t, seed, ops, func(w *world) *zap.Logger {
+		if !testing.Verbose() {
+			return zap.NewNop()
+		}
+		enc := zap.NewDevelopmentEncoderConfig()
+		enc.EncodeTime = func(at time.Time, e zapcore.PrimitiveArrayEncoder) { e.AppendString(ms(at.UnixNano())) }
+		core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(os.Stdout), zap.DebugLevel)
+		return zap.New(core, zap.WithClock(virtualClock{w}))
+	})
+	t.Logf("trace %x, %.3f s, %s", trace, time.Since(began).Seconds(), st)
+	if failure != "" {
+		t.Fatal(failure)
+	}
+}
+
+type virtualClock struct{ w *world }
+
+func (c virtualClock) Now() time.Time                         { return time.Unix(0, c.w.now) }
+func (c virtualClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
+
+func (s *simStats) add(o simStats) {
+	a, b := reflect.ValueOf(s).Elem(), reflect.ValueOf(o)
+	for i := range a.NumField() {
+		a.Field(i).SetInt(a.Field(i).Int() + b.Field(i).Int())
+	}
+}
+
+func (s simStats) String() string {
+	var b strings.Builder
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		fmt.Fprintf(&b, "%s %d, ", v.Type().Field(i).Name, v.Field(i).Int())
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
+// vacuous fails a batch of runs in which what it is there for did not happen.
+func (s simStats) vacuous(t *testing.T) {
+	for _, f := range []struct {
+		what string
+		n    int
+	}{
+		{"answered OK", s.OK}, {"unknown outcome", s.Unknown}, {"refusal", s.Refused},
+		{"leader change", s.LeaderChanges}, {"snapshot install", s.Installs}, {"batch sent again", s.Resent},
+		{"hand-out given back", s.GivenBack}, {"node away", s.Away}, {"hand-out to a waiter", s.Handouts}, {"hang-up", s.Hangups},
+		{"empty dequeue answered by a read", s.EmptyReads}, {"kill", s.Kills}, {"reboot", s.Reboots}, {"pause", s.Pauses},
+		{"partition", s.Partitions}, {"wall jump", s.Jumps}, {"disk stall", s.Stalls}, {"start from an older snapshot", s.OldSnapshots},
+		{"write under way at a crash", s.LostTails}, {"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
+	} {
+		if f.n == 0 {
+			t.Errorf("vacuous: not one %s in %d seeds", f.what, s.Seeds)
+		}
+	}
+}
