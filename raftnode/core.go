@@ -454,6 +454,11 @@ func (c *core) observe() {
 func (c *core) watchDisk() {
 	if c.role != raft.StateLeader || len(c.appends) == 0 || c.now.boot-c.appends[0].began < c.cfg.electionNs {
 		c.moved = 0
+		if c.muted {
+			// A lone voter stays leader all the time; nothing else ends its silence.
+			c.log.Warn("stuck disk: the write has returned, messages flow again")
+			c.muted = false
+		}
 		return
 	}
 	switch {
