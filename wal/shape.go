@@ -135,20 +135,21 @@ const (
 	markerReset                   // not in the log: another node's snapshot, it replaces everything
 )
 
+// kind tells a marker of the log from another node's. The writer sees to it that
+// the hard state before the former has its index as committed, before the latter
+// never; so a replay knows them apart even where it does not know the entries.
 func (s *shape) kind(index, term uint64) (markerKind, error) {
 	switch {
-	case !s.seen:
+	case !s.seen || index > s.commit() && !s.has(index, term):
 		return markerReset, nil
 	case index < s.base:
 		return markerOld, nil
-	case index == s.base && (s.baseTerm == 0 || s.baseTerm == term):
+	case index == s.base && s.baseTerm == 0 || s.has(index, term):
 		return markerOwn, nil
-	case s.has(index, term):
-		return markerOwn, nil
-	case index <= s.commitOK && s.entered || index == s.base:
-		return 0, fmt.Errorf("snapshot marker %d of term %d contradicts a committed entry of term %d", index, term, s.term(index))
+	case !s.entered && index > s.base:
+		return markerReset, nil // the entries between two snapshots of a released head
 	}
-	return markerReset, nil
+	return 0, fmt.Errorf("snapshot marker %d of term %d contradicts a committed entry of term %d", index, term, s.term(index))
 }
 
 // marker applies a marker record.
