@@ -130,7 +130,6 @@ var (
 	typeNDJSON  = []byte("application/x-ndjson")
 	typeFrames  = []byte("application/vnd.raftq.frames")
 	typeBytes   = []byte("application/octet-stream")
-	typeText    = []byte("text/plain; charset=utf-8")
 )
 
 // answer makes c.out the answer's body.

@@ -110,12 +110,9 @@ func (s *connSet) close(pick func(*conn) bool) {
 // goroutine that serves it.
 type conn struct {
 	net.Conn
-	s   *Server
-	raw syscall.RawConn // nil when there is no socket
-	// linger says that the client may be sending still: read on for a moment
-	// before closing, else the reset may overtake the answer.
-	linger bool
-	heard  atomic.Bool // a byte of the client was read
+	s     *Server
+	raw   syscall.RawConn // nil when there is no socket
+	heard atomic.Bool     // a byte of the client was read
 
 	// Read deadlines: what was asked for, and what the socket has.
 	readBy, readSet time.Time
@@ -130,6 +127,9 @@ type conn struct {
 	mu     sync.Mutex // guards what follows; held across poll and write
 	left   []fsm.Item // receipts of the answer whose first byte is not written yet
 	closed bool
+	// linger says that the client may be sending still: read on for a moment
+	// before closing, else the reset may overtake the answer.
+	linger bool
 
 	watched watch
 }
@@ -308,16 +308,23 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Close() error {
 	c.mu.Lock()
 	items := c.take()
-	again := c.closed
+	drain := c.linger && !c.closed
 	c.closed = true
 	c.mu.Unlock()
 	c.s.giveBack(items)
 	c.s.watcher.forget(c)
 	c.s.conns.remove(c)
-	if c.linger && !again {
+	if drain {
 		c.drain()
 	}
 	return c.Conn.Close()
+}
+
+// lingerOnClose asks Close to drain.
+func (c *conn) lingerOnClose() {
+	c.mu.Lock()
+	c.linger = true
+	c.mu.Unlock()
 }
 
 // drain ends our side and reads what the client still sends, for a moment.

@@ -36,6 +36,7 @@ const (
 	jobsGaugePage   = 1000    // queues of one read
 
 	headerNameMax = 128 // bytes of a job header's name
+	headersMax    = 256 // headers of a job
 )
 
 // requestBytesMax bounds a request's body: a batch of the largest size, or one

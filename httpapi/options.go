@@ -101,7 +101,7 @@ var (
 	dequeueOptions = setOf(optMax, optWait, optLease, optConsumer, optEncoding, optAttemptID)
 )
 
-// options are an request's options after checking. Zero means "not said".
+// options are a request's options after checking. Zero means "not said".
 type options struct {
 	given    optionSet
 	timeout  time.Duration
@@ -121,8 +121,7 @@ type options struct {
 	job      fsm.NewJob // options of a job; without queue and body
 }
 
-// set parses one option. allowed is what the place knows; hint says where that
-// is, for the refusal.
+// set parses one option. allowed is what the place knows.
 func (o *options) set(name []byte, v value, allowed optionSet) error {
 	if v.kind == isText && bytes.HasPrefix(name, headerPrefix) && allowed.has(optHeaders) {
 		return o.addHeader(name[len(headerPrefix):], v.b)
@@ -133,7 +132,10 @@ func (o *options) set(name []byte, v value, allowed optionSet) error {
 	}
 	switch {
 	case opt == optNone || !allowed.has(opt):
-		return invalid(string(name), "unknown here; known are %s", allowed&^notYet)
+		if known := (allowed &^ notYet).String(); known != "" {
+			return invalid(string(name), "unknown here; known are %s", known)
+		}
+		return invalid(string(name), "unknown here")
 	case notYet.has(opt):
 		return invalid(opt.String(), "not supported yet")
 	case o.given.has(opt):
@@ -240,6 +242,9 @@ func (o *options) addHeader(name, val []byte) error {
 	})
 	if twice {
 		return invalid("header."+h.Name, "given twice")
+	}
+	if len(o.job.Headers) == headersMax {
+		return invalid("headers", "at most %d of them", headersMax)
 	}
 	total := len(h.Name) + len(h.Value)
 	for _, x := range o.job.Headers {

@@ -97,6 +97,8 @@ func TestOptionRefusals(t *testing.T) {
 		{enqueueQ + "?header.a=x%0d%0aSet-Cookie:", "x", "control characters"},
 		{enqueueQ + "?header.a=%ff", "x", "UTF-8"},
 		{enqueueQ + "?header.a=1&header.a=2", "x", "header.a: given twice"},
+		{enqueueQ + "?header.a=" + strings.Repeat("x", 16<<10), "x", "at most 16384 bytes"},
+		{"/v1/queues/q/jobs", `{"body":"x","headers":{` + manyHeaders(257) + `}}`, "headers: at most 256"},
 		{enqueueQ + "?group=g", "x", "group: not supported yet"},
 		{enqueueQ + "?dedup_id=g", "x", "dedup_id: not supported yet"},
 		{enqueueQ + "?dedup_ttl=1s", "x", "dedup_ttl: not supported yet"},
@@ -136,7 +138,7 @@ func TestOptionRefusals(t *testing.T) {
 		{"/v1/dequeue", `{"queues":"q"}`, "array of names"},
 		{"/v1/dequeue", `{"queues":["a","a"]}`, "named twice"},
 		{"/v1/dequeue", `{"queues":["$a"]}`, "reserved"},
-		{"/v1/dequeue", `{"queues":[` + strings.Repeat(`"a%d",`, 0) + numbered(65) + `]}`, "at most 64"},
+		{"/v1/dequeue", `{"queues":[` + numbered(65) + `]}`, "at most 64"},
 		{"/v1/ack", `{"items":[]}`, "items: name at least one"},
 		{"/v1/ack", `{"itmes":[]}`, "itmes: unknown"},
 		{"/v1/ack", `{"items":[{}]}`, "items[0]: receipt"},
@@ -164,6 +166,8 @@ func TestOptionRefusals(t *testing.T) {
 		t.Errorf("%d refused requests reached the replica", n)
 	}
 }
+
+func manyHeaders(n int) string { return strings.ReplaceAll(numbered(n), ",", `:"",`) + `:""` }
 
 func numbered(n int) string {
 	var names []string

@@ -32,7 +32,7 @@ var kinds = func() []kind {
 		fsm.CodeAtMostOnce:     {status: 409, title: "The job is delivered at most once"},
 		fsm.CodeQueueNotEmpty:  {status: 409, title: "The queue is not empty"},
 		fsm.CodeQueueFull:      {status: 429, title: "The queue is full", retryable: true, retryMs: 1000},
-		fsm.CodeQueuePaused:    {status: 409, title: "The queue is paused", retryable: true},
+		fsm.CodeQueuePaused:    {status: 409, title: "The queue is paused", retryable: true, retryMs: 1000},
 		fsm.CodeEpochTaken:     {status: 500, title: "The node's epoch was refused"},
 		fsm.CodeBodyTooLarge:   {status: 413, title: "The body is too large"},
 		fsm.CodeNoLeader:       {status: 503, title: "The cluster has no leader", retryable: true, retryMs: 1000},
@@ -41,7 +41,7 @@ var kinds = func() []kind {
 		fsm.CodeLoading:        {status: 503, title: "The node is loading its state", retryable: true, retryMs: 1000},
 		fsm.CodeMemoryLimit:    {status: 507, title: "Memory is full", retryable: true, retryMs: 5000},
 		fsm.CodeDiskLimit:      {status: 507, title: "The disk is full", retryable: true, retryMs: 5000},
-		fsm.CodeCommitTimeout:  {status: 504, title: "It is unknown whether the request was applied", retryable: true},
+		fsm.CodeCommitTimeout:  {status: 504, title: "It is unknown whether the request was applied", retryable: true, retryMs: 1000},
 	}
 	for c := range t {
 		t[c].code = fsm.Code(c).String()
@@ -53,7 +53,7 @@ var kinds = func() []kind {
 var (
 	kindNoRoute    = &kind{code: "route_not_found", status: 404, title: "There is no such route"}
 	kindNoMethod   = &kind{code: "method_not_allowed", status: 405, title: "The route does not take this method"}
-	kindTimeout    = &kind{code: "request_timeout", status: 408, title: "The request took too long to arrive", retryable: true}
+	kindTimeout    = &kind{code: "request_timeout", status: 408, title: "The request took too long to arrive", retryable: true, retryMs: 1000}
 	kindHeaders    = &kind{code: "headers_too_large", status: 431, title: "The request's header fields are too large"}
 	kindInternal   = &kind{code: "internal", status: 500, title: "A bug in the server"}
 	kindConnsLimit = &kind{code: "overloaded", status: 503, title: "The node has too many connections", retryable: true, retryMs: 1000}

@@ -12,9 +12,11 @@ type Replica interface {
 	// Do submits op and blocks until its answer: committed and applied here.
 	// The replica owns op from the call on. A parked dequeue (WaitMs > 0)
 	// returns when it is served, with CodeOK and no jobs when the wait is over
-	// (that is a 204), or when gone is closed (then the return value is
-	// meaningless: the client left, and whatever the op is handed later is given
-	// back by the replica). gone may be nil. An error with Unknown may have been
+	// (that is a 204), or when gone is closed: then it returns without jobs, and
+	// whatever the op is handed later is given back by the replica. Jobs that Do
+	// returns are the caller's, even when gone is closed by then: it writes them
+	// or calls GiveBack. gone may be nil. timeout is at least WaitMs and bounds
+	// how long an op may stay uncommitted. An error with Unknown may have been
 	// applied.
 	Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
 

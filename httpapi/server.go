@@ -217,7 +217,7 @@ func (s *Server) serveBroken(ctx *fasthttp.RequestCtx, err error) {
 	c := calls.Get().(*call)
 	c.s, c.ctx, c.conn = s, ctx, connOf(ctx.Conn())
 	if c.conn != nil {
-		c.conn.linger = true // the client may still be sending
+		c.conn.lingerOnClose()
 	}
 	c.answerProblem(p)
 	c.finish()

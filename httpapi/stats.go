@@ -76,7 +76,7 @@ var (
 	descWaiters = prometheus.NewDesc("raftq_waiters", "Dequeues that wait, on all nodes.", nil, nil)
 	descCounts  = []*prometheus.Desc{
 		prometheus.NewDesc("raftq_enqueued_total", "Jobs enqueued through this node.", nil, nil),
-		prometheus.NewDesc("raftq_leased_total", "Jobs handed to clients of this node.", nil, nil),
+		prometheus.NewDesc("raftq_leased_total", "Hand-outs to dequeues of this node, whether or not they were written.", nil, nil),
 		prometheus.NewDesc("raftq_acked_total", "Jobs acked through this node.", nil, nil),
 		prometheus.NewDesc("raftq_nacked_total", "Jobs nacked through this node.", nil, nil),
 		prometheus.NewDesc("raftq_released_total", "Jobs released through this node.", nil, nil),

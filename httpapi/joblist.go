@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"encoding/base64"
+
+	"raftq/fsm"
+)
+
+// jobList is the jobs of one request while they are read.
+type jobList struct {
+	s     *Server
+	queue string
+	body  []byte // owned: the jobs keep slices of it
+	jobs  []fsm.NewJob
+	bytes int
+}
+
+// readJSON reads one envelope or an array.
+func (l *jobList) readJSON() (single bool, err error) {
+	r := jsonReader{b: l.body}
+	switch r.peek() {
+	case '{':
+		if err := l.envelope(&r); err != nil {
+			return true, err
+		}
+		return true, r.end()
+	case '[':
+		r.i++
+		for n := 0; ; n++ {
+			more, err := r.more(']', n)
+			if err != nil {
+				return false, err
+			}
+			if !more {
+				return false, r.end()
+			}
+			if err := l.envelope(&r); err != nil {
+				return false, asProblem(err).at("jobs", n)
+			}
+		}
+	}
+	return false, r.fail(`want an envelope such as {"body":"…"} or an array of them`)
+}
+
+// readLines reads NDJSON; empty lines are skipped.
+func (l *jobList) readLines() error {
+	r := jsonReader{b: l.body}
+	for n := 0; r.peek() != 0; n++ {
+		if err := l.envelope(&r); err != nil {
+			return asProblem(err).at("jobs", n)
+		}
+		if c := r.lineEnd(); c != 0 && c != '\n' {
+			return r.fail("want one envelope a line")
+		}
+	}
+	return r.end()
+}
+
+// lineEnd skips blanks of a line and returns what stops it, 0 at the end.
+func (r *jsonReader) lineEnd() byte {
+	for ; r.i < len(r.b); r.i++ {
+		if c := r.b[r.i]; c != ' ' && c != '\t' && c != '\r' {
+			return c
+		}
+	}
+	return 0
+}
+
+// envelope reads one job.
+func (l *jobList) envelope(r *jsonReader) error {
+	if err := r.open('{'); err != nil {
+		return err
+	}
+	var o options
+	bodies := 0
+	for n := 0; ; n++ {
+		more, err := r.more('}', n)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		name, err := r.key()
+		if err != nil {
+			return err
+		}
+		switch string(name) {
+		case "body", "body_base64", "json":
+			bodies++
+			err = l.envelopeBody(r, string(name), &o.job)
+		default:
+			var v value
+			if v, err = r.value(); err == nil {
+				err = o.set(name, v, jobOptions)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if bodies != 1 {
+		return invalid("body", "an envelope has exactly one of body, body_base64 and json")
+	}
+	return l.add(&o)
+}
+
+func (l *jobList) envelopeBody(r *jsonReader, name string, job *fsm.NewJob) (err error) {
+	if name == "json" {
+		job.Body, err = r.raw()
+		return err
+	}
+	if r.peek() != '"' {
+		return invalid(name, "want a string")
+	}
+	text, err := r.str()
+	if err != nil || name == "body" {
+		job.Body = text
+		return err
+	}
+	job.Body = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Strict().Decode(job.Body, text)
+	if err != nil {
+		return invalid(name, "not standard base64 with padding")
+	}
+	job.Body = job.Body[:n]
+	return nil
+}
+
+// add checks a job and the batch's limits.
+func (l *jobList) add(o *options) error {
+	if err := o.finishJob(); err != nil {
+		return err
+	}
+	if err := l.s.checkBody(len(o.job.Body)); err != nil {
+		return err
+	}
+	if len(l.jobs) == fsm.BatchItemsMax {
+		return invalid("jobs", "at most %d jobs in a request", fsm.BatchItemsMax)
+	}
+	if l.bytes += len(o.job.Body); l.bytes > fsm.BatchBytesMax && len(l.jobs) > 0 {
+		return refuse(fsm.CodeBodyTooLarge, "the bodies of a request with several jobs have at most %d bytes together", fsm.BatchBytesMax)
+	}
+	o.job.Queue = l.queue
+	l.jobs = append(l.jobs, o.job)
+	return nil
+}
