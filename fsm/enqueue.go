@@ -34,14 +34,15 @@ func (m *Machine) keyUsed(k Key) bool {
 }
 
 func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
-	k := item.ID.Key
-	if m.keyUsed(k) {
+	j := newJob(n.Body)
+	it := jobItem{item.ID.Key, j}
+	if before, used := m.jobs.SetHint(it, &m.run.lastJob); used {
+		m.jobs.Set(before)
 		item.Code = CodeInvalidRequest
 		return
 	}
 	q := m.openQueue(n.Queue)
 	q.made = true
-	j := newJob(n.Body)
 	j.stamp = m.stamp
 	j.seq = m.nextSeq()
 	j.queue = q.number
@@ -67,14 +68,12 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 	case n.AtMs > m.now:
 		dueMs = min(n.AtMs, m.now+DelayMaxMs)
 	}
-	it := jobItem{k, j}
 	if len(n.Headers) > 0 || n.MaxFailures != 0 {
 		m.setRare(q, j, rare{headers: cloneHeaders(n.Headers), maxFailures: n.MaxFailures})
 	}
 	m.addBytes(q, jobCost+int64(len(j.body)))
-	m.jobs.Set(it)
 	if j.expiresMs != 0 {
-		m.forcing.Set(timer{j.expiresMs, timerTTL.order(j.seq), k})
+		m.forcing.Set(timer{j.expiresMs, timerTTL.order(j.seq), it.key})
 	}
 	q.enqueued++
 	m.totals.enqueued++
@@ -84,7 +83,7 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 	} else {
 		m.place(q, it, stateReady)
 	}
-	item.ID = j.id(k)
+	item.ID = j.id(it.key)
 }
 
 // cloneHeaders copies headers with all their text in one allocation.

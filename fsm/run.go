@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"github.com/cespare/xxhash/v2"
+	"github.com/tidwall/btree"
+)
 
 // run is the scratch memory of Apply. Its slices are used again for the next
 // entry, except those of applied, which go to the caller.
@@ -13,6 +16,7 @@ type run struct {
 	touched []uint32 // queues that may have both ready jobs and waiters
 	outcome []byte
 	digest  xxhash.Digest
+	lastJob btree.PathHint // where the last job went in the tree of jobs: the next goes beside it
 
 	// Slabs that items and hand-outs of one entry's results are cut from.
 	items     []ItemResult
@@ -54,6 +58,13 @@ func (r *run) deliveredSlab(n int) []Delivered {
 	at := len(r.delivered)
 	r.delivered = r.delivered[:at+n]
 	return r.delivered[at : at : at+n]
+}
+
+func (r *run) handout(request uint64, res Result) {
+	if r.applied.Handouts == nil {
+		r.applied.Handouts = make([]Handout, 0, 8)
+	}
+	r.applied.Handouts = append(r.applied.Handouts, Handout{request, res})
 }
 
 // countOps counts the ops of a batch, up to the first that is malformed.

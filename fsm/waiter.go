@@ -190,6 +190,6 @@ func (m *Machine) serveWaiter(w *waiter) {
 	m.noteWaiter(w)
 	m.fill(w.queues, &g, w.max)
 	if g.wanted {
-		r.applied.Handouts = append(r.applied.Handouts, Handout{w.request, Result{Position: m.Position(), Jobs: g.jobs}})
+		r.handout(w.request, Result{Position: m.Position(), Jobs: g.jobs})
 	}
 }

@@ -1,0 +1,230 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// sampleOps has each kind of op, with all fields set somewhere.
+func sampleOps() []Op {
+	items := []Item{
+		{Key: Key{1<<32 | 7, 300}, Grant: 2, Tag: 1 << 60, DelayMs: -1},
+		{Key: Key{1<<32 | 7, 1}, ByID: true, DelayMs: 0, LeaseMs: 5000, Error: "boom"},
+		{Key: Key{2<<32 | 9, 1 << 40}, Grant: 1<<32 - 1, Tag: 1, DelayMs: 1500},
+	}
+	return []Op{
+		&NodeStart{Client: "h:8080", Peer: "http://h:9080", Version: "v0.1", FeatureLevel: 3, MaxMemory: 1 << 33},
+		&NodeAway{Node: 1 << 63, Epoch: 1<<32 | 7},
+		&NodeBack{},
+		&Enqueue{First: 17, Atomic: true, Jobs: []NewJob{
+			{Queue: "a", Body: []byte("one"), Priority: 4},
+			{Queue: "a", Body: []byte("two"), Priority: 9, AtMostOnce: true, DelayMs: 5, AtMs: 6, LeaseMs: 7, TTLMs: 8, MaxFailures: -1},
+			{Queue: "b", Priority: 0, Headers: []Header{{"k", "v"}, {"l", ""}}},
+		}},
+		&Dequeue{Request: 9, Queues: []string{"a", "b"}, Max: 10, LeaseMs: 60_000, WaitMs: 1000, Consumer: "w"},
+		&Ack{items},
+		&Nack{items},
+		&Release{items[:1]},
+		&Extend{items},
+		&Withdraw{[]uint64{1, 1 << 40}},
+		&GiveBack{items[:1]},
+		&DeleteQueue{Queue: "a", Force: true},
+	}
+}
+
+// TestBatchBytes proves that the wire form of each op stays what it is: other
+// builds wrote logs in it.
+func TestBatchBytes(t *testing.T) {
+	want := []string{
+		"01 00 00000020 06683a383038300d687474703a2f2f683a393038300476302e31038080808040",
+		"02 00 0000000d 8000000000000000 8780808010",
+		"03 00 00000000",
+		"04 00 00000023 11 01 03 01 0161 036f6e65 f603 0374776f 09 0a 0c 0e 10 01 0d 0162 00 00 02 016b 0176 016c 00",
+		"05 00 0000000e 09 02 0161 0162 14 c0a907 d00f 0177",
+		"06 00 0000003d 03 04 0000000100000007 ac02 02 1000000000000000 3b 01 00 904e 04626f6f6d 0c 0000000200000009 808080808020 ffffffff0f 0000000000000001 b817",
+	}
+	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
+	const header = "01 00 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005"
+	for i, op := range sampleOps()[:len(want)] {
+		got := hex.EncodeToString(EncodeBatch(h, op))
+		if w := strings.ReplaceAll(header+want[i], " ", ""); got != w {
+			t.Errorf("%T\n got %s\nwant %s", op, got, w)
+		}
+	}
+}
+
+// TestCodec proves that every op survives the codec, that its copy shares no
+// memory with the entry, and that Size is an upper bound.
+func TestCodec(t *testing.T) {
+	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
+	data := EncodeBatch(h, sampleOps()...)
+	got, ops, err := DecodeOps(data)
+	if err != nil || got != h {
+		t.Fatalf("header %+v, %v", got, err)
+	}
+	for i := range data {
+		data[i] = 0xff
+	}
+	if !reflect.DeepEqual(ops, sampleOps()) {
+		t.Errorf("decoded\n%s\nwant\n%s", dump(ops), dump(sampleOps()))
+	}
+	for _, op := range sampleOps() {
+		if n := len(AppendOp(nil, op)); n > Size(op) {
+			t.Errorf("%T takes %d bytes, Size says %d", op, n, Size(op))
+		}
+	}
+	for op := range allKinds() {
+		if _, err := new(opSet).decode(rawOp{kind: op}, true); errors.Is(err, ErrNewer) {
+			t.Errorf("kind %d is not known to decode", op)
+		}
+	}
+}
+
+func allKinds() map[Kind]bool {
+	kinds := map[Kind]bool{}
+	for _, op := range sampleOps() {
+		kinds[op.Kind()] = true
+	}
+	return kinds
+}
+
+func dump(ops []Op) string {
+	var b strings.Builder
+	for _, op := range ops {
+		fmt.Fprintf(&b, "%T%+v\n", op, op)
+	}
+	return b.String()
+}
+
+// TestNewer proves that what a newer build may have written stops this one, and
+// that damage is told from that.
+func TestNewer(t *testing.T) {
+	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3}
+	batch := func(change func(b []byte) []byte, ops ...Op) []byte { return change(EncodeBatch(h, ops...)) }
+	const at = BatchHeaderSize
+	cases := []struct {
+		name  string
+		data  []byte
+		newer bool
+	}{
+		{"batch version", batch(func(b []byte) []byte { b[0]++; return b }), true},
+		{"batch flags", batch(func(b []byte) []byte { b[1] = 1; return b }), true},
+		{"kind", batch(func(b []byte) []byte { b[at] = 200; return b }, &NodeBack{}), true},
+		{"op flags", batch(func(b []byte) []byte { b[at+1] = 4; return b }, &NodeBack{}), true},
+		{"field left over", batch(func(b []byte) []byte { b[at+5]++; return append(b, 0) }, &NodeBack{}), true},
+		{"field left over after an ack", batch(func(b []byte) []byte { b[at+5]++; return append(b, 0) }, &Ack{}), true},
+		{"job mask", batch(func(b []byte) []byte { b[at+9], b[at+10] = 0x81, 0x40; return b }, &Enqueue{Jobs: []NewJob{{Queue: strings.Repeat("q", 64)}}}), true},
+		{"item mask", batch(func(b []byte) []byte { b[at+7] |= 64; return b }, &Ack{[]Item{{}}}), true},
+		{"enqueue flags", batch(func(b []byte) []byte { b[at+7] = 2; return b }, &Enqueue{}), true},
+		{"delete flags", batch(func(b []byte) []byte { b[len(b)-1] = 2; return b }, &DeleteQueue{}), true},
+		{"short header", make([]byte, 10), false},
+		{"half an op header", batch(func(b []byte) []byte { return b[:at+3] }, &NodeBack{}), false},
+		{"half an op", batch(func(b []byte) []byte { return b[:len(b)-1] }, &DeleteQueue{}), false},
+		{"fields that end early", batch(func(b []byte) []byte { b[at+5] = 1; return b[:at+7] }, &DeleteQueue{Queue: "q"}), false},
+		{"a count that lies", batch(func(b []byte) []byte { b[at+6] = 100; return b }, &Ack{}), false},
+	}
+	for _, c := range cases {
+		_, _, err := DecodeOps(c.data)
+		if err == nil || errors.Is(err, ErrNewer) != c.newer {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		// The machine sees the same.
+		r := newRig(t)
+		if len(c.data) >= BatchHeaderSize {
+			SetBatchTime(c.data, r.now)
+		}
+		if len(c.data) >= at && (c.data[0] == batchVersion) {
+			fixed := AppendBatchHeader(nil, BatchHeader{Origin: r.self.Origin, Epoch: r.self.Epoch, Number: r.number, TimeMs: r.now})
+			fixed[1] = c.data[1]
+			c.data = append(fixed, c.data[at:]...)
+		}
+		_, err = r.m.Apply(r.m.Position().Index+1, 1, c.data, r.self)
+		if err == nil || errors.Is(err, ErrNewer) != c.newer {
+			t.Errorf("%s: applied: %v", c.name, err)
+		}
+	}
+}
+
+// TestEncodeAsserts proves that what the edge must refuse does not get into a
+// batch.
+func TestEncodeAsserts(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, op := range []Op{
+		&Enqueue{Jobs: []NewJob{{Queue: long}}},
+		&Enqueue{Jobs: []NewJob{{Priority: 10}}},
+		&Enqueue{Jobs: []NewJob{{Headers: []Header{{"a", long}}}}},
+		&Enqueue{Jobs: []NewJob{{Body: make([]byte, BodyMax+1)}}},
+		&Dequeue{Queues: make([]string, QueuesMax+1)},
+		&Dequeue{Consumer: long},
+		&Nack{[]Item{{Error: long}}},
+		&DeleteQueue{Queue: long},
+		&NodeStart{Client: long},
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "BUG: ") {
+					t.Errorf("%T: %v", op, r)
+				}
+			}()
+			EncodeBatch(BatchHeader{}, op)
+		}()
+	}
+}
+
+// FuzzDecodeOps proves that no bytes make the codec panic, that what it decodes
+// encodes to something that decodes to the same, and that the machine takes
+// what the codec takes.
+func FuzzDecodeOps(f *testing.F) {
+	f.Add(EncodeBatch(BatchHeader{Origin: 1 << 32, Epoch: 1<<32 | 7, Number: 1}, sampleOps()...))
+	for _, op := range sampleOps() {
+		f.Add(EncodeBatch(BatchHeader{Origin: 1 << 32, Epoch: 1<<32 | 7, Number: 1, TimeMs: 1_700_000_000_000}, op))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, ops, err := DecodeOps(data)
+		if err == nil {
+			again := EncodeBatch(h, ops...)
+			h2, ops2, err := DecodeOps(again)
+			if err != nil || h2 != h || !reflect.DeepEqual(ops, ops2) {
+				t.Fatalf("%v\n%s\nagain\n%s", err, dump(ops), dump(ops2))
+			}
+		}
+		r := newRig(t)
+		r.apply(t, r.enqueue("a", []byte("x"), 3), r.dequeue("a", 1, 0))
+		if len(data) >= BatchHeaderSize {
+			data = append(AppendBatchHeader(nil, BatchHeader{Origin: r.self.Origin, Epoch: r.self.Epoch, Number: r.number, TimeMs: r.now}), data[BatchHeaderSize:]...)
+			_, _, err = DecodeOps(data)
+		}
+		if len(data) == 0 {
+			return
+		}
+		_, applied := r.m.Apply(r.m.Position().Index+1, 1, bytes.Clone(data), r.self)
+		if (applied == nil) != (err == nil) && !hasVoid(data) {
+			t.Fatalf("decode: %v, apply: %v", err, applied)
+		}
+		if applied == nil {
+			if err := r.m.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// hasVoid tells whether an op is marked as void: its fields are not looked at.
+func hasVoid(data []byte) bool {
+	for rest := data[BatchHeaderSize:]; len(rest) > 0; {
+		op, next, err := nextOp(rest)
+		if err != nil {
+			return false
+		}
+		if op.flags&FlagVoid != 0 {
+			return true
+		}
+		rest = next
+	}
+	return false
+}
