@@ -213,6 +213,8 @@ func newCore(cfg coreConfig) (*core, error) {
 	c.clock = newLogClock(cfg.base, cfg.lastStamp)
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
+	// An answer to a ReadIndex of an earlier process may still be on its way.
+	c.reads.round = cfg.epoch >> 32 << 48
 	c.snaps.lastBytes = cfg.snapLast
 	if v := cfg.conf.GetVoters(); len(v) == 1 && v[0] == cfg.id {
 		// A lone voter need not wait for an election timeout.

@@ -35,7 +35,7 @@ type read struct {
 // handed out for applying: followers may have answered from more.
 type reads struct {
 	list     []*read
-	round    uint64 // number of the last ReadIndex begun
+	round    uint64 // number of the last ReadIndex begun; of one process life only
 	open     bool   // it is unanswered
 	began    int64
 	unmarked int // list[unmarked:] arrived in this turn
@@ -44,6 +44,7 @@ type reads struct {
 func (c *core) onRead(r *read) {
 	r.deadline = c.now.boot + r.timeout
 	r.index = r.minIndex
+	r.mark = ^uint64(0) // none yet
 	if c.leaving {
 		r.err = fsm.Refuse(fsm.CodeLeaving, "this node is stopping; ask another one")
 		c.out.reads = append(c.out.reads, r)
@@ -179,8 +180,8 @@ func (c *core) readsTick() {
 		c.readsLeaderChanged()
 	}
 	leaderless := c.leader == 0 && c.now.boot-c.noLead >= 10*c.cfg.electionNs
-	keep := q.list[:0]
-	for _, r := range q.list {
+	keep, marked := q.list[:0], 0
+	for i, r := range q.list {
 		switch {
 		case c.now.boot >= r.deadline && r.proven && r.strong == false && r.minIndex > c.machine.Position().Index:
 			c.refuseRead(r, fsm.CodeNoLeader, "min_index %d is not reached here within the timeout; this node has applied %d", r.minIndex, c.machine.Position().Index)
@@ -188,11 +189,13 @@ func (c *core) readsTick() {
 			c.refuseRead(r, fsm.CodeNoLeader, "no linearizable read within the timeout: a majority of the members must be up and connected")
 		default:
 			keep = append(keep, r)
+			if i < q.unmarked {
+				marked = len(keep)
+			}
 		}
 	}
 	clear(q.list[len(keep):])
-	q.list = keep
-	q.unmarked = min(q.unmarked, len(keep))
+	q.list, q.unmarked = keep, marked
 }
 
 func (c *core) refuseRead(r *read, code fsm.Code, format string, args ...any) {
