@@ -10,9 +10,10 @@ import (
 // partition cuts.
 type network struct {
 	w    *world
-	cut  [][]bool  // from, to
-	last [][]int64 // arrival of the last message that keeps its order
-	slow int64     // added to each delay, for a while
+	cut  [][]bool                                    // from, to
+	last [][]int64                                   // arrival of the last message that keeps its order
+	slow int64                                       // added to each delay, for a while
+	hold func(from, to *simNode, m *pb.Message) bool // scripts: drops a message
 }
 
 func newNetwork(w *world) network {
@@ -75,7 +76,7 @@ func (t *network) send(from *simNode, m *pb.Message) {
 		m = new(pb.Message)
 		must(proto.Unmarshal(b, m))
 	}
-	if w.netRand.Float64() < w.opt.drop {
+	if w.netRand.Float64() < w.opt.drop || t.hold != nil && t.hold(from, to, m) {
 		return
 	}
 	deliver := func() { to.receive(m) }
