@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 
 	"raftq/fsm"
 )
@@ -46,6 +47,21 @@ func (r *instant) ackBody() string {
 	return `{"items":[{"receipt":"` + r.jobs.Jobs[0].Receipt().String() + `"}]}`
 }
 
+// reportCPU reports the process's CPU time for an op, client and server
+// together: unlike ns/op it means something on a busy machine.
+func reportCPU(b *testing.B) func() {
+	before := cpuTime(b)
+	return func() { b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") }
+}
+
+func cpuTime(b *testing.B) int64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
 type benchCase struct{ name, path, accept, body string }
 
 func benchCases(r *instant) []benchCase {
@@ -75,6 +91,7 @@ func BenchmarkHandler(b *testing.B) {
 			req.SetBodyString(bc.body)
 			ctx.Init(&req, nil, nil)
 			b.ReportAllocs()
+			defer reportCPU(b)()
 			for b.Loop() {
 				s.serve(&ctx)
 				if st := ctx.Response.StatusCode(); st != 200 && st != 201 {
@@ -124,6 +141,7 @@ func roundTrips(b *testing.B, addr string, bc benchCase) {
 	out := []byte(post(bc.path, bc.body, fields...))
 	in := make([]byte, 4096)
 	b.ReportAllocs()
+	defer reportCPU(b)()
 	for b.Loop() {
 		if _, err := c.TCPConn.Write(out); err != nil {
 			b.Fatal(err)
