@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	etcdwal "go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
@@ -337,6 +338,14 @@ func TestPoison(t *testing.T) {
 	opts := newLog(t, 64<<10)
 	l, _ := mustOpen(t, opts, nil)
 	must(t, l.Save(nil, entries(2, 2, 1), TimeBase{}))
+	// A poisoned log keeps its files and locks. The one that etcd's package
+	// preallocates in the background must be there, or the next Open would run into it.
+	for {
+		if _, err := os.Stat(filepath.Join(opts.Dir, "0.tmp")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	tail := filepath.Join(opts.Dir, l.segments[0].name)
 	// Put a read-only descriptor in the place of the segment's.
 	ro, err := os.Open(tail)

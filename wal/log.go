@@ -282,7 +282,8 @@ func (l *Log) count() {
 	c.lastIndex.Store(l.shape.last)
 }
 
-// Close syncs what is buffered and closes the files.
+// Close syncs what is buffered and closes the files. Of a poisoned log it closes
+// only the note and returns the first error.
 func (l *Log) Close() error {
 	if l.closed {
 		return nil
@@ -290,7 +291,8 @@ func (l *Log) Close() error {
 	l.closed = true
 	defer releaseSegmentSize()
 	if l.err != nil {
-		// etcd's Close would sync once more. The process ends; it closes the files.
+		// etcd's Close would write and sync once more. The process ends; until then the
+		// files stay open and locked.
 		l.note.close()
 		return l.err
 	}

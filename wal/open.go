@@ -128,17 +128,12 @@ func openWritable(opts Options, s *scan, n *note, m Marker, cut bool) (*Log, err
 	if !s.noteFound {
 		opts.Logger.Warn("no note for the log: a lost tail would not be seen", zap.String("note", opts.NotePath))
 	}
-	if err := removeTemporary(opts.Dir); err != nil {
-		return nil, fmt.Errorf("wal: %w", err)
+	if cut {
+		opts.Logger.Warn("cutting the torn tail of the log",
+			zap.String("segment", t.name), zap.Int64("offset", t.used), zap.String("what", s.end.what))
 	}
-	if cut || t.size < opts.SegmentBytes {
-		if cut {
-			opts.Logger.Warn("cutting the torn tail of the log",
-				zap.String("segment", t.name), zap.Int64("offset", t.used), zap.String("what", s.end.what))
-		}
-		if err := cutTail(opts, t, cut); err != nil {
-			return nil, fmt.Errorf("wal: cut the tail of %s at %d: %w", t.name, t.used, err)
-		}
+	if err := prepare(opts, t, cut); err != nil {
+		return nil, fmt.Errorf("wal: prepare %s for writing: %w", t.name, err)
 	}
 	w, err := etcdwal.Open(opts.Logger, opts.Dir, &walpb.Snapshot{Index: &m.Index, Term: &m.Term})
 	if err != nil {
@@ -200,21 +195,27 @@ func (l *Log) start(s *scan, n *note) error {
 	return l.synced(start)
 }
 
-// cutTail ends the last segment behind its last record and gives it back its
-// preallocated zeros. What is cut off is kept beside the note.
-func cutTail(opts Options, t *segment, keep bool) error {
+// prepare makes the directory what etcd's package expects: no leftovers, and the
+// last segment ends behind its last record, with preallocated zeros. What is cut
+// off is kept beside the note. The lock shows that no other process writes here.
+func prepare(opts Options, t *segment, cut bool) error {
 	f, err := fileutil.TryLockFile(filepath.Join(opts.Dir, t.name), os.O_RDWR, fileutil.PrivateFileMode)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if keep {
+	if err := removeTemporary(opts.Dir); err != nil {
+		return err
+	}
+	if cut {
 		if err := keepTorn(opts.NotePath+".torn", f.File, t.used); err != nil {
 			return err
 		}
-	}
-	if err := f.Truncate(t.used); err != nil {
-		return err
+		if err := f.Truncate(t.used); err != nil {
+			return err
+		}
+	} else if t.size >= opts.SegmentBytes {
+		return nil
 	}
 	if err := fileutil.Preallocate(f.File, max(opts.SegmentBytes, t.used), true); err != nil {
 		opts.Logger.Warn("the last segment of the log is not preallocated", zap.Error(err)) // it grows instead
