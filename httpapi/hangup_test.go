@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"raftq/fsm"
 )
 
@@ -125,7 +127,11 @@ func awaitHangup(t testing.TB, s *Server, c *client) {
 	sc := s.connFrom(t, c.LocalAddr().String())
 	for start := time.Now(); ; {
 		gone := false
-		sc.raw.Control(func(fd uintptr) { gone = hungUp(int(fd)) })
+		sc.raw.Control(func(fd uintptr) {
+			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			unix.Poll(p, 0)
+			gone = p[0].Revents != 0
+		})
 		if gone {
 			return
 		}
@@ -147,6 +153,25 @@ func (s *Server) connFrom(t testing.TB, addr string) *conn {
 	}
 	t.Fatal("no such connection")
 	return nil
+}
+
+// TestHangupAfterAnswer proves that a client which leaves once its answer is
+// written keeps the job: it may have read it.
+func TestHangupAfterAnswer(t *testing.T) {
+	f := newFake()
+	fill(f, 1)
+	s := newServer(t, f, Options{})
+	c := dial(t, listen(t, s))
+	c.send(post(dequeueQ, "", rawBytes))
+	if _, err := c.br.ReadByte(); err != nil {
+		t.Fatal(err)
+	}
+	c.SetLinger(0)
+	c.Close()
+	closeServer(t, s)
+	if w := s.stats.written.Load(); w != 1 || f.returned != 0 {
+		t.Errorf("%d written, %d returned", w, f.returned)
+	}
 }
 
 // TestHalfCloseOfOthers proves that a client which closes its sending side
