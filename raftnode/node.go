@@ -413,14 +413,15 @@ func throttle(rate int) func(int) {
 	}
 }
 
-// prune deletes snapshot files that nobody needs: all but the newest two, those
-// on their way to a peer, and those received but not installed. The log reaches
-// back to the older of the two.
-func (n *Node) prune(index uint64, received bool) {
+// prune deletes snapshot files that nobody needs: those before oldest, which the
+// log reaches back to, if they are not on their way to a peer. Newer files are not
+// counted: some may have been received and never installed, and the two that have
+// a marker must not go for them.
+func (n *Node) prune(index, oldest uint64, received bool) {
 	if received {
 		n.held.drop(index)
 	}
-	gone, err := snapshot.Prune(n.dir.snapDir(), 2, n.held.has)
+	gone, err := snapshot.Prune(n.dir.snapDir(), 1, func(i uint64) bool { return i >= oldest || n.held.has(i) })
 	if err != nil {
 		n.log.Warn("old snapshots not deleted", zap.Error(err))
 	}

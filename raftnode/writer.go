@@ -26,9 +26,10 @@ type logWriter struct {
 	storage *raft.MemoryStorage
 	report  func([]*appendJob)
 	fail    func(error)
-	// marked: a snapshot's marker is durable, so old files may go. received
-	// tells that the file was held until now because it was on its way in.
-	marked func(index uint64, received bool)
+	// marked: a snapshot's marker is durable, so files older than oldest, which
+	// the log reaches back to, may go. received tells that the file was held until
+	// now because it was on its way in.
+	marked func(index, oldest uint64, received bool)
 	keep   uint64 // entries kept in memory below a snapshot
 	prev   uint64 // index of the snapshot before the last: the log reaches back to it
 
@@ -210,7 +211,8 @@ func (w *logWriter) released(index uint64, received bool) error {
 	if err := w.log.Release(w.prev); err != nil {
 		return err
 	}
+	oldest := w.prev
 	w.prev = index
-	w.marked(index, received)
+	w.marked(index, oldest, received)
 	return nil
 }
