@@ -153,17 +153,12 @@ func (d *simDisk) Release(index uint64) error {
 }
 
 // prune does what Node.prune does.
-func (d *simDisk) prune(index uint64, received bool) {
+func (d *simDisk) prune(index, oldest uint64, received bool) {
 	if received {
 		d.n.held.drop(index)
 	}
-	var all []uint64
 	for i := range d.snaps {
-		all = append(all, i)
-	}
-	slices.Sort(all)
-	for _, i := range all[:max(0, len(all)-2)] {
-		if !d.n.held.has(i) {
+		if i < oldest && !d.n.held.has(i) {
 			delete(d.snaps, i)
 		}
 	}
