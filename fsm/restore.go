@@ -28,8 +28,8 @@ type decoder struct {
 	m      *Machine
 	queues map[uint32]*restoring
 	timers []timer
-	last   Key // of the job before in this block
-	before Key // of the job before
+	seqs   []uint64 // of all jobs and waiters
+	last   Key      // of the job before in this block
 }
 
 // restoring gathers a queue's jobs: they come in the order of their keys.
@@ -62,7 +62,7 @@ func (d *decoder) all() error {
 		if err != nil {
 			return err
 		}
-		if next < section || section == 0 && next != sectionMachine {
+		if next < section || (section == 0) != (next == sectionMachine) {
 			return fmt.Errorf("section %d after %d: %w", next, section, errState)
 		}
 		section = next
@@ -121,9 +121,7 @@ func (d *decoder) records(section byte) error {
 		case sectionMachine:
 			err = d.machine(f)
 		case sectionMembers:
-			d.m.members = append(d.m.members, Member{
-				ID: f.u64(), Learner: f.upTo(1) == 1, Name: string(f.raw(addressMax)), Peer: string(f.raw(addressMax)),
-			})
+			err = d.member(f)
 		case sectionSession:
 			err = d.session(f)
 		case sectionQueues:
@@ -133,9 +131,7 @@ func (d *decoder) records(section byte) error {
 		case sectionWaiters:
 			err = d.waiter(f)
 		case sectionTombs:
-			t := tomb{ord: f.uvarint(), kind: f.u8(), key: Key{f.u64(), f.u64()}}
-			d.m.tombNumber = max(d.m.tombNumber, t.ord)
-			d.m.addTomb(t)
+			err = d.tomb(f)
 		default:
 			return fmt.Errorf("section %d: %w", section, ErrNewer)
 		}
@@ -176,6 +172,28 @@ func (d *decoder) machine(f *fields) error {
 	return nil
 }
 
+func (d *decoder) member(f *fields) error {
+	m := Member{ID: f.u64(), Learner: f.upTo(1) == 1, Name: string(f.raw(addressMax)), Peer: string(f.raw(addressMax))}
+	if n := len(d.m.members); n > 0 && d.m.members[n-1].ID >= m.ID {
+		return errState
+	}
+	d.m.members = append(d.m.members, m)
+	return nil
+}
+
+func (d *decoder) tomb(f *fields) error {
+	m := d.m
+	t := tomb{ord: f.uvarint(), kind: f.u8(), key: Key{f.u64(), f.u64()}}
+	if last, _, _ := m.tombOrder.Max(); t.ord <= last || t.ord > m.tombNumber || t.kind != tombAcked && t.kind != tombExpired {
+		return errState
+	}
+	m.addTomb(t)
+	if m.tombs.Len() != m.tombOrder.Len() || m.tombs.Len() > TombstonesMax {
+		return errState
+	}
+	return nil
+}
+
 func (d *decoder) session(f *fields) error {
 	s := &session{stamp: d.m.stamp, node: f.u64(), epoch: f.uvarint(), last: f.uvarint(), away: f.upTo(1) == 1}
 	f.views = false
@@ -183,6 +201,9 @@ func (d *decoder) session(f *fields) error {
 	f.views = true
 	for range f.count(2) {
 		s.past = append(s.past, pastEpoch{f.uvarint(), f.uvarint()})
+	}
+	if last, _, some := d.m.sessions.Max(); some && s.node <= last || !d.m.isMember(s.node) || len(s.past) > EpochsKept {
+		return errState
 	}
 	d.m.bytes += sessionCost + (&session{}).startBytes(&s.start)
 	d.m.sessions.Load(s.node, s)
@@ -199,9 +220,11 @@ func (d *decoder) queue(f *fields) error {
 	if flags > queueMade|queueDoomed {
 		return fmt.Errorf("queue flags %#x: %w", flags, ErrNewer)
 	}
-	if _, twice := d.m.queues.Load(q.number, q); twice {
-		return fmt.Errorf("queue %d twice: %w", q.number, errState)
+	// A timer may have fired 1 ms after the time at which its entry stopped.
+	if last, _, some := d.m.queues.Max(); some && q.number <= last || q.timerMs != 0 && q.timerMs <= d.m.now || q.idleMs > d.m.now+1 {
+		return fmt.Errorf("queue %d: %w", q.number, errState)
 	}
+	d.m.queues.Load(q.number, q)
 	d.queues[q.number] = &restoring{queue: q}
 	d.m.bytes += q.cost()
 	if q.doomed {
@@ -252,20 +275,31 @@ func (d *decoder) job(f *fields) error {
 	}
 	body := f.raw(BodyMax)
 	q := d.queues[h.queue]
-	_, timed := h.state.timer()
-	switch {
-	case f.bad:
-		return errState
-	case q == nil, h.state >= stateCount, h.priority > 9, h.seq == 0, h.seq > d.m.seq, !d.before.Less(k) && d.before != (Key{}),
-		timed != (h.dueMs != 0), timed && h.dueMs <= d.m.now, h.expiresMs != 0 && h.expiresMs <= d.m.now:
+	if f.bad || q == nil || !d.plausible(k, &h) {
 		return fmt.Errorf("job %v: %w", ID{Key: k}, errState)
 	}
-	d.before = k
 	j := newJob(body)
 	h.body = j.body
 	*j = h
 	d.addJob(q, jobItem{k, j})
 	return nil
+}
+
+// plausible checks what can be checked of one job by itself.
+func (d *decoder) plausible(k Key, j *job) bool {
+	m := d.m
+	if last, some := m.jobs.Max(); some && !last.key.Less(k) {
+		return false
+	}
+	_, timed := j.state.timer()
+	if timed != (j.dueMs != 0) || timed && j.dueMs <= m.now || j.expiresMs != 0 && j.expiresMs <= m.now {
+		return false
+	}
+	if j.state == stateLeased && (j.deliveries == 0 || j.heldMs == 0 || j.flags&flagTag == 0) {
+		return false
+	}
+	return j.state < stateCount && j.priority <= 9 && j.lastIndex <= m.index && j.fence <= m.index && j.enqueuedMs <= m.now &&
+		(j.state == stateDead) == (j.rare != nil && j.rare.deadReason != reasonNone)
 }
 
 func (f *fields) rare() *rare {
@@ -282,6 +316,7 @@ func (f *fields) rare() *rare {
 func (d *decoder) addJob(q *restoring, it jobItem) {
 	m := d.m
 	m.jobs.Load(it)
+	d.seqs = append(d.seqs, it.seq)
 	m.addBytes(q.queue, it.bytes())
 	q.states[it.state]++
 	if !q.doomed {
@@ -310,10 +345,13 @@ func (d *decoder) waiter(f *fields) error {
 		w.queues = append(w.queues, string(f.raw(NameMax)))
 	}
 	s, ok := d.m.sessions.Get(w.node)
-	if f.bad || !ok || s.epoch != w.epoch || w.seq > d.m.seq || w.deadlineMs <= d.m.now || n > QueuesMax {
+	last, some := d.m.parked.Max()
+	p := parkedItem{w.node, w.request, w}
+	if f.bad || !ok || s.epoch != w.epoch || w.deadlineMs <= d.m.now || n > QueuesMax || some && !parkedLess(last, p) {
 		return errState
 	}
 	d.m.keep(s, w)
+	d.seqs = append(d.seqs, w.seq)
 	for i, name := range w.queues {
 		q := d.m.queueNamed(name)
 		switch {
@@ -322,7 +360,9 @@ func (d *decoder) waiter(f *fields) error {
 		case q != nil:
 			w.queues[i] = q.name
 			if !s.away {
-				q.waiters.Set(w.seq, w)
+				if _, twice := q.waiters.Set(w.seq, w); twice {
+					return errState
+				}
 			}
 		}
 	}
@@ -332,13 +372,17 @@ func (d *decoder) waiter(f *fields) error {
 // finish builds the trees whose order is not that of the records.
 func (d *decoder) finish() error {
 	m := d.m
+	slices.Sort(d.seqs)
+	for i, seq := range d.seqs {
+		if seq == 0 || seq > m.seq || i > 0 && seq == d.seqs[i-1] {
+			return fmt.Errorf("sequence %d twice or to come: %w", seq, errState)
+		}
+	}
 	slices.SortFunc(d.timers, func(a, b timer) int {
 		return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.ord, b.ord))
 	})
 	for _, t := range d.timers {
-		if _, twice := m.forcing.Load(t); twice {
-			return fmt.Errorf("timer %v twice: %w", t, errState)
-		}
+		m.forcing.Load(t)
 	}
 	var err error
 	m.queues.Scan(func(number uint32, _ *queue) bool {
@@ -359,10 +403,16 @@ func (q *restoring) build() error {
 	for _, p := range q.rest {
 		q.queue.rest.Load(p.ord, p.key)
 	}
-	if q.queue.ready.Len() != len(q.ready) || q.queue.rest.Len() != len(q.rest) {
-		return fmt.Errorf("queue %q: a sequence twice: %w", q.name, errState)
+	if q.queue.ready.Len() > 0 && q.waiters.Len() > 0 {
+		return fmt.Errorf("queue %q: ready jobs and waiters: %w", q.name, errState)
 	}
-	if q.doomed && q.jobs() == 0 || !q.doomed && !q.made && q.waiters.Len() == 0 {
+	ok := q.made || q.waiters.Len() > 0 && q.jobs() == 0
+	if q.doomed {
+		ok = q.jobs() > 0 && q.timerMs == 0
+	} else if q.made && q.idle() {
+		ok = q.timerMs != 0
+	}
+	if !ok {
 		return fmt.Errorf("queue %q has no reason to be: %w", q.name, errState)
 	}
 	return nil

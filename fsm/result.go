@@ -91,7 +91,7 @@ type Result struct {
 // ItemResult is the outcome of one item, in request order.
 type ItemResult struct {
 	Code       Code
-	ID         ID    // Enqueue: the new job's
+	ID         ID    // the job's; of one that is not there only the key is known
 	Late       bool  // Ack: the lease was over, nobody else had the job
 	Already    bool  // Ack: acked before
 	Dead       bool  // Nack: that was the last failure

@@ -14,6 +14,7 @@ type run struct {
 	left    int     // ops still to come, this one included: sizes the slabs
 	ops     opSet
 	touched []uint32 // queues that may have both ready jobs and waiters
+	turns   turns
 	outcome []byte
 	digest  xxhash.Digest
 	lastJob btree.PathHint // where the last job went in the tree of jobs: the next goes beside it
