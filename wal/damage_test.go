@@ -421,6 +421,9 @@ func hurt(t testing.TB, r *rand.Rand, opts Options) string {
 	name := files[k]
 	b, err := os.ReadFile(name)
 	must(t, err)
+	if len(b) == 0 {
+		return ""
+	}
 	what := ""
 	span := func() (int, int) {
 		from := r.IntN(len(b))
