@@ -13,7 +13,7 @@ import (
 )
 
 // windowBytes is the most that a reader needs to remember of the content.
-const windowBytes = 4 << 20
+const windowBytes = 1 << 20
 
 // file is an open snapshot whose head was read.
 type file struct {

@@ -66,7 +66,7 @@ func write(f *os.File, head []byte, limit func(n int), encode func(io.Writer) er
 	file := bufio.NewWriterSize(out, chunkBytes)
 	// One goroutine, one level, one window: the bytes must not depend on timing.
 	z, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
-		zstd.WithWindowSize(windowBytes), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+		zstd.WithWindowSize(windowBytes), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return 0, err
 	}
