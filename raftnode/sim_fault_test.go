@@ -20,10 +20,13 @@ const (
 	faultJump
 	faultStall
 	faultSlow
+	faultFreezeLeader
+	faultTransfer
+	faultStop
 	faultKinds
 )
 
-var faultNames = [...]string{"kill", "kill leader", "kill most", "kill all", "quick restart", "reboot", "pause", "pause leader", "partition", "isolate leader", "wall jump", "disk stall", "slow net"}
+var faultNames = [...]string{"kill", "kill leader", "kill most", "kill all", "quick restart", "reboot", "pause", "pause leader", "partition", "isolate leader", "wall jump", "disk stall", "slow net", "freeze leader", "transfer", "stop"}
 
 func (k faultKind) String() string { return faultNames[k] }
 
@@ -107,7 +110,53 @@ func (w *world) fault(k faultKind) {
 	case faultSlow:
 		w.net.slow = between(r, 5e6, 150e6)
 		w.after(lasts, func() { w.net.slow = 0 })
+	case faultFreezeLeader:
+		w.freeze(w.leader())
+	case faultTransfer:
+		w.leader().post(transferAsked{})
+	case faultStop:
+		w.stop(any, lasts)
 	}
+}
+
+// freeze pauses a leader until another one is likely to be elected. What its
+// followers have sent waits for it; what is sent from then on does not reach it,
+// nor do its messages reach others, until a while after it woke: it meets old acks
+// and new requests and does not know that it is deposed.
+func (w *world) freeze(n *simNode) {
+	r := w.faultRand
+	lasts := w.opt.election + between(r, 0, 2*w.opt.election)
+	w.pause(n, lasts)
+	cut := func() {
+		for _, o := range w.nodes {
+			if o != n {
+				w.net.cut[n.i][o.i], w.net.cut[o.i][n.i] = true, true
+			}
+		}
+	}
+	w.after(between(r, 0, 10e6), cut)
+	w.after(lasts+between(r, 0, w.opt.election), w.net.heal)
+}
+
+// stop ends a process as Close does: it moves leadership away, refuses what is not
+// in the log, and goes when the rest is.
+func (w *world) stop(n *simNode, down int64) {
+	if !n.up || n.core.leaving {
+		return
+	}
+	life := n.life
+	n.post(transferAsked{})
+	w.after(between(w.faultRand, 0, w.opt.election), func() {
+		if n.life == life {
+			n.post(leaveAsked{})
+		}
+	})
+	w.after(w.opt.election+between(w.faultRand, 0, 2e9), func() {
+		if n.life == life {
+			w.stats.Stops++
+			w.killFor(n, down, false)
+		}
+	})
 }
 
 func (w *world) killFor(n *simNode, ns int64, reboot bool) {

@@ -43,11 +43,11 @@ type world struct {
 
 // simStats is what a run did; batches of runs that did nothing interesting fail.
 type simStats struct {
-	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                        int
-	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads int
-	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails      int
-	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot      int
-	VirtualMs                                                                       int64
+	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                          int
+	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads   int
+	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
+	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
+	VirtualMs                                                                         int64
 }
 
 type simEvent struct {
