@@ -284,6 +284,10 @@ func (w *world) settle() {
 		}
 		return true
 	})
+	w.heal(10e9, "leases and delays end without any traffic", func() bool {
+		t := w.check.refs[0].Totals()
+		return t.Delayed+t.Leased == 0
+	})
 	w.phase = "drain"
 	for i, n := range w.nodes {
 		c := &simClient{w: w, id: 1000 + i, home: n, drain: true}

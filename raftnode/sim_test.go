@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"reflect"
@@ -40,6 +41,12 @@ func TestSim(t *testing.T) {
 	}
 	from, seeds := envInt("RAFTQ_SIM_FROM", 1), envInt("RAFTQ_SIM_SEEDS", simSeeds())
 	if v := os.Getenv("RAFTQ_SIM_WORKER"); v != "" {
+		if os.Getenv("RAFTQ_SIM_CHILD") != "" {
+			go func() {
+				_, _ = io.Copy(io.Discard, os.Stdin)
+				os.Exit(1)
+			}()
+		}
 		worker, _ := strconv.Atoi(v)
 		simWork(t, from+worker, from+seeds, ops)
 		return
@@ -79,9 +86,15 @@ func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
 	told := began
 	for k := range simWorkers {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestSim$", "-test.timeout=0")
-		cmd.Env = append(os.Environ(), "RAFTQ_SIM_WORKER="+strconv.Itoa(k), "RAFTQ_SIM_FROM="+strconv.Itoa(from),
+		cmd.Env = append(os.Environ(), "RAFTQ_SIM_CHILD=1", "RAFTQ_SIM_WORKER="+strconv.Itoa(k),
+			"RAFTQ_SIM_FROM="+strconv.Itoa(from),
 			"RAFTQ_SIM_SEEDS="+strconv.Itoa(seeds), "RAFTQ_SIM_OPS="+strconv.Itoa(ops))
 		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The child ends when this pipe does, however this process ends.
+		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +102,7 @@ func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		t.Cleanup(func() { _ = in.Close() })
 		wg.Go(func() {
 			s := bufio.NewScanner(out)
 			s.Buffer(nil, 1<<24)
