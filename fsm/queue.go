@@ -109,7 +109,7 @@ func (q *queue) cost() int64 { return queueCost + 2*int64(len(q.name)) }
 // rested looks whether q became idle: it goes, now or by its timer. Call it
 // after the last of jobs or waiters may have left.
 func (m *Machine) rested(q *queue) {
-	if !q.idle() || q.doomed {
+	if !q.idle() {
 		return
 	}
 	if !q.made {

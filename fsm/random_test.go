@@ -324,23 +324,24 @@ func TestRandomEntries(t *testing.T) {
 		}
 		node := rapid.SampledFrom(w.nodes)
 		batch := func(t *rapid.T) {
-			n := node.Draw(t, "node")
-			h := BatchHeader{Origin: n.id, Epoch: n.epoch, Number: n.number + 1, TimeMs: w.time(t)}
-			var ops []Op
-			var voids []bool
-			for range rapid.IntRange(0, 4).Draw(t, "ops") {
-				ops = append(ops, w.op(t, n))
-				voids = append(voids, rapid.IntRange(0, 19).Draw(t, "void") == 0)
+			for range rapid.IntRange(1, 3).Draw(t, "batches") {
+				n := node.Draw(t, "node")
+				h := BatchHeader{Origin: n.id, Epoch: n.epoch, Number: n.number + 1, TimeMs: w.time(t)}
+				var ops []Op
+				var voids []bool
+				for range rapid.IntRange(0, 4).Draw(t, "ops") {
+					ops = append(ops, w.op(t, n))
+					voids = append(voids, rapid.IntRange(0, 19).Draw(t, "void") == 0)
+				}
+				n.number++
+				w.apply(t, h, ops, voids)
 			}
-			n.number++
-			w.apply(t, h, ops, voids)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":       w.check,
 			"batch":  batch,
 			"batch2": batch,
 			"batch3": batch,
-			"batch4": batch,
 			"start":  func(t *rapid.T) { start(t, node.Draw(t, "node")) },
 			"wrong number": func(t *rapid.T) {
 				n := node.Draw(t, "node")

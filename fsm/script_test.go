@@ -275,6 +275,9 @@ func (s *script) entry(h BatchHeader, ops []Op) string {
 	for _, name := range names {
 		n := s.nodes[name]
 		m := s.m.Copy()
+		if name == "n3" {
+			m = s.restored() // as a node that was started from a snapshot
+		}
 		epoch := n.epoch
 		if n.id == h.Origin {
 			epoch = h.Epoch
