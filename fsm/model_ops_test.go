@@ -1,0 +1,396 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// op runs one op of the naive model.
+func (m *model) op(h BatchHeader, op Op, r *Result) {
+	switch {
+	case h.Origin == 0 && op.Kind() != KindNodeAway, h.Origin != 0 && op.Kind() == KindNodeAway,
+		h.Origin != 0 && (h.Number == 0) != (op.Kind() == KindNodeStart):
+		r.Code = CodeInvalidRequest
+		return
+	}
+	switch op := op.(type) {
+	case *NodeStart:
+		r.Code = m.nodeStart(h, op)
+	case *NodeAway:
+		if s := m.session(op.Node); s != nil && s.epoch == op.Epoch && !s.away {
+			var mine []*mWaiter
+			for _, w := range m.waiters {
+				if w.node == op.Node {
+					mine = append(mine, w)
+				}
+			}
+			slices.SortFunc(mine, func(a, b *mWaiter) int { return cmp.Compare(a.request, b.request) })
+			s.away = true
+			for _, w := range mine {
+				for _, name := range w.queues {
+					if q := m.find(name); q != nil {
+						m.tidy(q)
+					}
+				}
+			}
+		}
+	case *NodeBack:
+		s := m.session(h.Origin)
+		s.away = false
+		for _, w := range m.sorted(h.Origin) {
+			for _, name := range w.queues {
+				m.open(name)
+			}
+		}
+	case *Enqueue:
+		m.enqueue(h, op, r)
+	case *Dequeue:
+		m.dequeue(h, op, r)
+	case *Ack:
+		m.items(op.Items, r, m.ack)
+	case *Nack:
+		m.items(op.Items, r, m.nack)
+	case *Release:
+		m.items(op.Items, r, m.release)
+	case *Extend:
+		m.items(op.Items, r, m.extend)
+	case *GiveBack:
+		m.items(op.Items, r, m.giveBack)
+	case *Withdraw:
+		for _, request := range op.Requests {
+			for _, w := range m.sorted(h.Origin) {
+				if w.request == request {
+					m.unpark(w)
+				}
+			}
+		}
+	case *DeleteQueue:
+		m.deleteQueue(op, r)
+	}
+}
+
+func (m *model) sorted(node uint64) (list []*mWaiter) {
+	for _, w := range m.waiters {
+		if w.node == node {
+			list = append(list, w)
+		}
+	}
+	slices.SortFunc(list, func(a, b *mWaiter) int { return cmp.Compare(a.request, b.request) })
+	return list
+}
+
+func (m *model) epochUsed(epoch uint64) bool {
+	for _, s := range m.sessions {
+		if s.epoch == epoch || slices.Contains(s.past, epoch) {
+			return true
+		}
+	}
+	for _, j := range m.jobs {
+		if j.key.Hi == epoch {
+			return true
+		}
+	}
+	return slices.ContainsFunc(m.tombs, func(t mTomb) bool { return t.key.Hi == epoch })
+}
+
+func (m *model) nodeStart(h BatchHeader, op *NodeStart) Code {
+	s := m.session(h.Origin)
+	member := slices.ContainsFunc(m.members, func(e Member) bool { return e.ID == h.Origin })
+	if !member || s != nil && h.Epoch>>32 <= s.epoch>>32 || m.epochUsed(h.Epoch) || h.Epoch == 0 || h.Epoch >= 1<<48 {
+		return CodeEpochTaken
+	}
+	if s == nil {
+		s = &mSession{node: h.Origin}
+		m.sessions = append(m.sessions, s)
+	} else {
+		for _, w := range m.sorted(h.Origin) {
+			m.unpark(w)
+		}
+		if s.past = append(s.past, s.epoch); len(s.past) > EpochsKept {
+			s.past = s.past[1:]
+		}
+	}
+	s.epoch, s.last, s.away, s.start = h.Epoch, 0, false, *op
+	return CodeOK
+}
+
+func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
+	for i, n := range op.Jobs {
+		m.seq++
+		q := m.open(n.Queue)
+		q.made = true
+		q.Enqueued++
+		now := m.pos.TimeMs
+		j := &mJob{
+			key: Key{h.Epoch, op.First + uint64(i)}, queue: q, seq: m.seq, prio: n.Priority, state: "ready", amo: n.AtMostOnce,
+			enqueued: now, lease: n.LeaseMs, last: m.pos.Index, maxFails: n.MaxFailures, node: uint32(h.Origin >> 32),
+			body: string(n.Body), headers: n.Headers,
+		}
+		ttl := n.TTLMs
+		if ttl == 0 && n.AtMostOnce {
+			ttl = AtMostOnceTTLMs
+		}
+		if ttl != 0 {
+			j.expires = now + ttl
+		}
+		if n.DelayMs > 0 {
+			m.setDue(j, "delayed", now+n.DelayMs)
+		} else if n.AtMs > now {
+			m.setDue(j, "delayed", n.AtMs)
+		}
+		m.jobs = append(m.jobs, j)
+		r.Items = append(r.Items, ItemResult{ID: j.id()})
+	}
+}
+
+func (m *model) dequeue(h BatchHeader, op *Dequeue, r *Result) {
+	limit := min(max(int(op.Max), 1), BatchItemsMax)
+	if m.anyReady(op.Queues) {
+		r.Jobs = m.hand(h.Epoch, op.Request, op.Queues, limit, op.LeaseMs, op.Consumer)
+		return
+	}
+	if len(op.Queues) == 0 {
+		r.Code = CodeInvalidRequest
+		return
+	}
+	if op.WaitMs <= 0 {
+		return
+	}
+	for _, w := range m.waiters {
+		if w.node == h.Origin && w.request == op.Request {
+			r.Code = CodeInvalidRequest
+			return
+		}
+	}
+	m.seq++
+	w := &mWaiter{
+		seq: m.seq, node: h.Origin, epoch: h.Epoch, request: op.Request, deadline: m.pos.TimeMs + op.WaitMs,
+		lease: op.LeaseMs, max: limit, consumer: op.Consumer,
+	}
+	for _, name := range op.Queues {
+		if !slices.Contains(w.queues, name) {
+			w.queues = append(w.queues, name)
+			if !m.session(h.Origin).away {
+				m.open(name)
+			}
+		}
+	}
+	m.waiters = append(m.waiters, w)
+	r.Parked = true
+}
+
+func (m *model) items(items []Item, r *Result, one func(Item, *ItemResult)) {
+	for _, it := range items {
+		res := ItemResult{ID: ID{Key: it.Key}}
+		one(it, &res)
+		r.Items = append(r.Items, res)
+	}
+}
+
+func (j *mJob) proven(it Item) bool {
+	return j.tagged && j.tag == it.Tag && j.grant == it.Grant && j.grant > 0
+}
+
+// holder returns the job if the item's lease of it lives.
+func (m *model) holder(it Item, res *ItemResult) *mJob {
+	j := m.job(it.Key)
+	if j == nil {
+		res.Code = m.goneCode(it.Key)
+		if res.Code == CodeOK {
+			res.Code = CodeLeaseLost
+		}
+		return nil
+	}
+	if j.state != "leased" || !it.ByID && !j.proven(it) {
+		res.Code = CodeLeaseLost
+		return nil
+	}
+	res.ID = j.id()
+	return j
+}
+
+func (m *model) ack(it Item, res *ItemResult) {
+	j := m.job(it.Key)
+	if j == nil {
+		res.Code = m.goneCode(it.Key)
+		res.Already = res.Code == CodeOK
+		return
+	}
+	res.ID = j.id()
+	if !it.ByID {
+		if !j.proven(it) {
+			res.Code = CodeLeaseLost
+			return
+		}
+		res.Late = j.state != "leased"
+	}
+	j.queue.Acked++
+	m.drop(j)
+	m.remember(j.key, true)
+	m.tidy(j.queue)
+}
+
+func (m *model) nack(it Item, res *ItemResult) {
+	j := m.holder(it, res)
+	if j == nil {
+		return
+	}
+	if it.Error != "" {
+		j.err = it.Error
+	}
+	j.tagged = false
+	last := m.failed(j)
+	res.Dead = j.amo || last
+	if j.amo {
+		m.dead(j, "at_most_once")
+	} else if last {
+		m.dead(j, "max_failures")
+	} else if it.DelayMs > 0 {
+		m.setDue(j, "delayed", m.pos.TimeMs+it.DelayMs)
+	} else {
+		m.set(j, "ready")
+	}
+}
+
+func (m *model) release(it Item, res *ItemResult) {
+	j := m.holder(it, res)
+	if j == nil {
+		return
+	}
+	if j.amo {
+		res.Code = CodeAtMostOnce
+		return
+	}
+	j.tagged = false
+	m.set(j, "ready")
+}
+
+func (m *model) extend(it Item, res *ItemResult) {
+	j := m.holder(it, res)
+	if j == nil {
+		return
+	}
+	if j.expires != 0 && m.pos.TimeMs >= j.enqueued+(j.expires-j.enqueued)/2 {
+		res.Code = CodeTooLate
+		return
+	}
+	if it.LeaseMs > 0 {
+		j.held = min(it.LeaseMs, LeaseMaxMs)
+	}
+	m.setDue(j, "leased", m.pos.TimeMs+j.held)
+	res.LeaseUntil = j.due
+}
+
+func (m *model) giveBack(it Item, res *ItemResult) {
+	j := m.job(it.Key)
+	if j == nil {
+		m.holder(it, res)
+		return
+	}
+	res.ID = j.id()
+	if !j.proven(it) || j.state != "leased" && j.state != "held" {
+		res.Code = CodeLeaseLost
+		return
+	}
+	j.tagged = false
+	j.deliveries--
+	m.set(j, "ready")
+}
+
+func (m *model) deleteQueue(op *DeleteQueue, r *Result) {
+	q := m.find(op.Queue)
+	if q == nil || !q.made {
+		r.Code = CodeQueueNotFound
+		return
+	}
+	n := m.count(q)
+	if n > 0 && !op.Force {
+		r.Code = CodeQueueNotEmpty
+		return
+	}
+	r.Count = n
+	q.timer = 0
+	if n == 0 {
+		m.remove(q)
+	} else {
+		m.keepCounts(q)
+		q.doomed = true
+	}
+	if len(m.waiting(op.Queue)) > 0 {
+		m.open(op.Queue)
+	}
+}
+
+// The reads.
+
+func (m *model) queueInfo(q *mQueue) QueueInfo {
+	info := q.QueueInfo
+	info.Queue = q.name
+	info.Ready, info.Delayed, info.Leased = len(m.in(q, "ready")), len(m.in(q, "delayed")), len(m.in(q, "leased"))
+	info.Held, info.Dead = len(m.in(q, "held")), len(m.in(q, "dead"))
+	info.Waiters = len(m.waiting(q.name))
+	oldest := uint64(1 << 63)
+	for _, j := range m.in(q, "ready") {
+		if j.seq < oldest {
+			oldest, info.OldestReadyMs = j.seq, j.enqueued
+		}
+	}
+	return info
+}
+
+func (m *model) infos() (all []QueueInfo, total QueueInfo) {
+	total = m.gone
+	for _, q := range m.queues {
+		if q.doomed {
+			continue
+		}
+		info := m.queueInfo(q)
+		addCounts(&total, &info)
+		total.Ready += info.Ready
+		total.Delayed += info.Delayed
+		total.Leased += info.Leased
+		total.Held += info.Held
+		total.Dead += info.Dead
+		if q.made {
+			all = append(all, info)
+		}
+	}
+	total.Waiters = len(m.waiters)
+	slices.SortFunc(all, func(a, b QueueInfo) int { return strings.Compare(a.Queue, b.Queue) })
+	return all, total
+}
+
+func (m *model) jobInfo(k Key) (JobInfo, Code) {
+	j := m.job(k)
+	if j == nil {
+		if c := m.goneCode(k); c == CodeJobNotFound {
+			return JobInfo{}, c
+		}
+		return JobInfo{}, CodeJobGone
+	}
+	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last}
+	if j.state == "leased" {
+		info.Consumer = j.consumer
+	} else {
+		info.Grant, info.Tag, info.LeaseUntil = 0, 0, 0
+	}
+	if j.state == "delayed" {
+		info.DeliverMs = j.due
+	}
+	return info, CodeOK
+}
+
+func (m *model) nextDue() (ms int64, ok bool) {
+	if slices.ContainsFunc(m.queues, func(q *mQueue) bool { return q.doomed }) {
+		return m.pos.TimeMs, true
+	}
+	for _, j := range m.jobs {
+		for _, t := range []int64{j.due, j.expires} {
+			if t != 0 && (!ok || t < ms) {
+				ms, ok = t, true
+			}
+		}
+	}
+	return ms, ok
+}
