@@ -66,6 +66,8 @@ an answer means that the job is on the disks of a majority.
 		clientFlags(c)
 		root.AddCommand(c)
 	}
-	root.AddCommand(versionCmd())
+	b := benchCmd()
+	b.GroupID = "client"
+	root.AddCommand(b, versionCmd())
 	return root
 }

@@ -1,0 +1,5 @@
+package bench
+
+import "io"
+
+func (rep *Report) WriteHTML(w io.Writer) error { return nil }

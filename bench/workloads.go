@@ -1,0 +1,125 @@
+package bench
+
+// What one connection does, by workload. Each returns when the run is over.
+
+// enqueueLoop enqueues.
+func (c *client) enqueueLoop() {
+	for c.turn(c.run.cfg.Pipeline) {
+		for _, at := range c.due {
+			c.addEnqueue(at)
+		}
+		c.roundTrip()
+	}
+}
+
+// cappedLoop enqueues, never more unacked jobs than the cap allows.
+func (c *client) cappedLoop() {
+	for c.run.reserve() {
+		if !c.turn(1) {
+			return
+		}
+		c.addEnqueue(c.due[0])
+		c.roundTrip()
+	}
+}
+
+// cycleLoop enqueues, dequeues and acks in turn.
+func (c *client) cycleLoop() {
+	for c.turn(c.run.cfg.Pipeline) {
+		for _, at := range c.due {
+			c.addEnqueue(at)
+		}
+		n := len(c.due)
+		c.roundTrip()
+		c.takeAndAck(opDequeue, n, n == 1)
+	}
+}
+
+// takeAndAck sends n dequeues and acks what they brought.
+func (c *client) takeAndAck(o op, n int, wait bool) {
+	now := c.run.now()
+	for range n {
+		c.addDequeue(o, now, wait)
+	}
+	c.roundTrip()
+	c.ackAll()
+}
+
+// ackAll acks all that the client holds, as many in a request as a batch has.
+func (c *client) ackAll() {
+	now := c.run.now()
+	for i := 0; i < len(c.held); i += c.run.cfg.Batch {
+		c.addSettle(opAck, now, c.held[i:min(i+c.run.cfg.Batch, len(c.held))])
+	}
+	c.roundTrip()
+	c.held = c.held[:0]
+}
+
+// consumeLoop waits for jobs and acks them.
+func (c *client) consumeLoop() {
+	for !c.run.stopped() {
+		c.takeAndAck(opWait, 1, true)
+	}
+}
+
+// drainLoop dequeues and acks until the jobs are gone.
+func (c *client) drainLoop() {
+	for c.turn(c.run.cfg.Pipeline) {
+		for _, at := range c.due {
+			c.addDequeue(opDequeue, at, false)
+		}
+		c.foundNone = false
+		c.roundTrip()
+		c.ackAll()
+		if c.foundNone { // others may still hold jobs, but none is left to take
+			c.run.stop()
+			return
+		}
+	}
+}
+
+// fillLoop enqueues until as many jobs are in as the backlog should have.
+func (c *client) fillLoop() {
+	for c.run.wantMore() && c.turn(1) {
+		c.addEnqueue(c.due[0])
+		c.roundTrip()
+	}
+}
+
+// mixedHeldMax is how many jobs a connection of the mixed workload holds.
+const mixedHeldMax = 4
+
+// mixedLoop does a bit of everything: 70 % enqueue, dequeue and ack in equal
+// parts, 20 % reads, 5 % nack, 5 % extend. It sends one request at a time.
+func (c *client) mixedLoop() {
+	for c.turn(1) {
+		at := c.due[0]
+		n, have := c.rng.UintN(100), len(c.held)
+		switch {
+		case n < 20:
+			c.addRead(at)
+		case n < 25 && have > 0:
+			c.settleLast(opNack, at)
+			continue
+		case n < 30 && have > 0:
+			c.addSettle(opExtend, at, c.held[have-1:])
+		case n < 55 && have > 0 || have >= mixedHeldMax:
+			c.settleLast(opAck, at)
+			continue
+		case n < 78:
+			c.addEnqueue(at)
+		default:
+			c.addDequeue(opDequeue, at, false)
+		}
+		c.roundTrip()
+	}
+	c.ackAll()
+}
+
+// settleLast acks or nacks the job that came last.
+func (c *client) settleLast(o op, at int64) {
+	last := max(0, len(c.held)-c.run.cfg.Batch)
+	c.addSettle(o, at, c.held[last:])
+	c.roundTrip()
+	c.held = c.held[:last]
+}
