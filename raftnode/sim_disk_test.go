@@ -25,6 +25,7 @@ type simDisk struct {
 	ents     []*pb.Entry
 	markers  []wal.Marker
 	snaps    map[uint64][]byte // files, by index
+	marks    int               // markers since the log began or was replaced
 	note     wal.TimeBase
 	noteBoot int    // boot id of note; 0 = none
 	boots    uint64 // boot counter
@@ -39,7 +40,7 @@ func newSimDisk(n *simNode) simDisk {
 		conf.Voters = append(conf.Voters, e.ID)
 	}
 	n.bootID = 1
-	return simDisk{n: n, term: 1, commit: 1, base: 1, baseTerm: 1,
+	return simDisk{n: n, marks: 1, term: 1, commit: 1, base: 1, baseTerm: 1,
 		markers: []wal.Marker{{Index: 1, Term: 1, ConfState: conf}}, snaps: map[uint64][]byte{1: encodeMachine(m)}}
 }
 
@@ -134,8 +135,9 @@ func (d *simDisk) Mark(hs *pb.HardState, m wal.Marker, base wal.TimeBase) error 
 			d.refuse("marker %d/%d contradicts a committed entry of term %d", m.Index, m.Term, d.termAt(m.Index))
 		}
 		// Another node's: it replaces everything.
-		d.ents, d.base, d.baseTerm, d.markers = nil, m.Index, m.Term, nil
+		d.ents, d.base, d.baseTerm, d.markers, d.marks = nil, m.Index, m.Term, nil, 0
 	}
+	d.marks++
 	d.setState(hs)
 	d.markers = append(d.markers, m)
 	d.noted(base)
@@ -221,11 +223,15 @@ func (d *simDisk) open() *wal.State {
 	if len(ms) == 0 {
 		w.failf("%s has no snapshot to start from: log %d to %d, markers %v", d.n.name, d.base, d.last(), d.markers)
 	}
+	if d.marks >= 2 && len(ms) < 2 {
+		w.failf("%s has one snapshot to start from, %d: if its file is damaged, nothing is left; log %d to %d", d.n.name, ms[0].Index, d.base, d.last())
+	}
 	k := len(ms) - 1
 	if k > 0 && ms[k-1].Index < ms[k].Index && w.diskRand.IntN(8) == 0 {
 		// The newest file is damaged.
 		w.stats.OldSnapshots++
 		delete(d.snaps, ms[k].Index)
+		d.marks = k
 		k--
 	}
 	m := ms[k]
