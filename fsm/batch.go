@@ -86,6 +86,9 @@ func SetBatchTerm(b []byte, term uint64) { binary.BigEndian.PutUint64(b[offTerm:
 // SetBatchTime stamps b, in place.
 func SetBatchTime(b []byte, ms int64) { binary.BigEndian.PutUint64(b[offTime:], uint64(ms)) }
 
+// MarkOp sets a flag on the op whose header begins at b[0], in place.
+func MarkOp(b []byte, flag byte) { b[1] |= flag }
+
 // AppendOp appends op with its header.
 func AppendOp(b []byte, op Op) []byte {
 	n := len(b)

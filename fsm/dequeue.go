@@ -68,6 +68,7 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 func (m *Machine) handOut(q *queue, g *grantee) {
 	_, k, _ := q.ready.Min()
 	it, _ := m.jobs.Get(jobItem{key: k})
+	m.depend(it)
 	m.ownJob(&it)
 	leaseMs := g.leaseMs
 	if leaseMs <= 0 {
@@ -96,6 +97,9 @@ func (m *Machine) handOut(q *queue, g *grantee) {
 		g.jobs = append(g.jobs, it.delivered(q))
 	}
 }
+
+// depend notes that the op at hand reads a job, before it changes it.
+func (m *Machine) depend(it jobItem) { m.run.depends = max(m.run.depends, it.lastIndex) }
 
 // delivered shows the last hand-out of a job.
 func (it jobItem) delivered(q *queue) Delivered {

@@ -218,3 +218,6 @@ func appendDecimal(b []byte, v uint32) []byte {
 		}
 	}
 }
+
+// AtMostOnce tells what kind of job the id names.
+func (id ID) AtMostOnce() bool { return id.Minutes&1 == 0 }

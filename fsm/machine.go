@@ -191,6 +191,7 @@ func (m *Machine) applyBatch(data []byte) error {
 		if raw, ops, err = nextOp(ops); err != nil {
 			return err
 		}
+		r.depends = 0
 		if a.Mine {
 			a.Results = append(a.Results, Result{Position: m.Position()})
 			r.result = &a.Results[len(a.Results)-1]
@@ -201,7 +202,7 @@ func (m *Machine) applyBatch(data []byte) error {
 		}
 		m.noteOp(code)
 		if r.result != nil {
-			r.result.Code = code
+			r.result.Code, r.result.Depends = code, r.depends
 		}
 		r.left--
 		m.serve()

@@ -207,6 +207,7 @@ func (m *model) holder(it Item, res *ItemResult) *mJob {
 		return nil
 	}
 	res.ID = j.id()
+	m.depends = max(m.depends, j.last)
 	return j
 }
 
@@ -226,6 +227,7 @@ func (m *model) ack(it Item, res *ItemResult) {
 		res.Late = j.state != "leased"
 	}
 	j.queue.Acked++
+	m.depends = max(m.depends, j.last)
 	m.drop(j)
 	m.remember(j.key, true)
 	m.tidy(j.queue)

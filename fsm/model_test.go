@@ -9,6 +9,7 @@ import (
 // search, without copy-on-write, codec or indexes. It shares with the first the
 // types of ops and results, and the id, tag and limit definitions.
 type model struct {
+	depends   uint64 // Result.Depends of the op at hand
 	pos       Position
 	seq       uint64
 	number    int
@@ -242,9 +243,11 @@ func (m *model) batch(h BatchHeader, ops []Op, voids []bool) {
 	a.Mine = h.Origin != 0 && m.self == Self{h.Origin, h.Epoch}
 	for i, op := range ops {
 		r := Result{Position: m.pos}
+		m.depends = 0
 		if voids == nil || !voids[i] {
 			m.op(h, op, &r)
 		}
+		r.Depends = m.depends
 		if a.Mine {
 			a.Results = append(a.Results, r)
 		}
@@ -450,6 +453,7 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 			if len(jobs) == limit {
 				return jobs
 			}
+			m.depends = max(m.depends, j.last)
 			j.held = lease
 			if j.held <= 0 {
 				j.held = j.lease

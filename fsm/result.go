@@ -81,11 +81,17 @@ type Position struct {
 // machine: bodies and strings are immutable, slices belong to the receiver.
 type Result struct {
 	Position Position
-	Code     Code         // of the op as a whole; items have their own
-	Parked   bool         // Dequeue: became a waiter, the answer follows as a Handout
-	Count    int          // DeleteQueue: jobs dropped
-	Items    []ItemResult // Enqueue: a job each; Ack, Nack, Release, Extend, GiveBack: an item each
-	Jobs     []Delivered
+	Fast     bool     // answered at the leader's append, not committed yet
+	Batch    BatchRef // Fast: to ask for its fate
+	Code     Code     // of the op as a whole; items have their own
+	Parked   bool     // Dequeue: became a waiter, the answer follows as a Handout
+	Count    int      // DeleteQueue: jobs dropped
+	// Depends is the highest index at which anything that the op read, and whose
+	// loss would change its answer, was changed last. A fast answer needs it
+	// committed.
+	Depends uint64
+	Items   []ItemResult // Enqueue: a job each; Ack, Nack, Release, Extend, GiveBack: an item each
+	Jobs    []Delivered
 }
 
 // ItemResult is the outcome of one item, in request order.

@@ -11,6 +11,7 @@ type run struct {
 	applied Applied
 	self    Self
 	result  *Result // of the op at hand; nil unless the batch is Self's
+	depends uint64  // of the op at hand: see Result.Depends
 	left    int     // ops still to come, this one included: sizes the slabs
 	ops     opSet
 	touched []uint32 // queues that may have both ready jobs and waiters

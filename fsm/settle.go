@@ -35,6 +35,7 @@ func (m *Machine) leased(item *Item, res *ItemResult) (it jobItem, q *queue) {
 		return it, nil
 	}
 	res.ID = it.id(item.Key)
+	m.depend(it)
 	q = m.ownQueue(q)
 	m.ownJob(&it)
 	return it, q
@@ -56,6 +57,7 @@ func ackItem(m *Machine, item *Item, res *ItemResult) {
 	case it.state != stateLeased:
 		res.Late = true
 	}
+	m.depend(it)
 	q = m.ownQueue(q)
 	q.acked++
 	m.totals.acked++

@@ -1,0 +1,27 @@
+package fsm
+
+// What front ends and replicas say to each other besides ops and results.
+
+// ReadHow says what a read of the machine must see.
+type ReadHow struct {
+	// Strong: linearizable. Else the node's own committed state, with its age.
+	Strong   bool
+	MinIndex uint64 // not before this entry is applied here
+	// Age: a weak read waits until its state's age is known.
+	Age bool
+	// MaxStaleMs is the highest age of a weak read's state, in ms; 0 = any.
+	// It needs Age.
+	MaxStaleMs int64
+	TimeoutMs  int64
+}
+
+// Seen is what a read saw.
+type Seen struct {
+	Position
+	// StaleMs: the state holds everything that was committed so many ms ago.
+	// 0 for a strong read.
+	StaleMs int64
+}
+
+// BatchRef names a batch, for asking for its fate.
+type BatchRef struct{ Node, Epoch, Number uint64 }
