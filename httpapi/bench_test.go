@@ -35,7 +35,7 @@ func newInstant() *instant {
 	}
 }
 
-func (r *instant) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+func (r *instant) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	r.n.Add(1)
 	if op.Kind() == fsm.KindDequeue {
 		return r.jobs, nil

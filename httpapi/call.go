@@ -13,20 +13,23 @@ import (
 // call is one request on its way. It belongs to its connection's goroutine and
 // is reused after the answer, so nothing in it may reach an op.
 type call struct {
-	s     *Server
-	ctx   *fasthttp.RequestCtx
-	conn  *conn // nil when the connection did not come from Serve's listener
-	route *route
-	raw   [2][]byte // path parameters, not decoded yet
-	query query
-	opts  options
-	pos   fsm.Position // what the answer reflects; zero: nothing
-	out   []byte       // the answer's body
-	num   []byte       // a header's value being made
-	items []settleItem
+	s         *Server
+	ctx       *fasthttp.RequestCtx
+	conn      *conn // nil when the connection did not come from Serve's listener
+	route     *route
+	raw       [2][]byte // path parameters, not decoded yet
+	query     query
+	opts      options
+	pos       fsm.Position // what the answer reflects; zero: nothing
+	stale     int64        // ms, of a weak read; -1: none
+	batch     fsm.BatchRef // of a fast answer
+	forwarded bool         // the answer is another node's, header fields and all
+	out       []byte       // the answer's body
+	num       []byte       // a header's value being made
+	items     []settleItem
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+var calls = sync.Pool{New: func() any { return &call{stale: -1} }}
 
 // scratchMax is the largest buffer that a call keeps for the next one.
 const scratchMax = 64 << 10
@@ -36,7 +39,7 @@ func (c *call) release() {
 	if cap(query)+cap(out) > scratchMax {
 		query, out = nil, nil
 	}
-	*c = call{out: out, num: num, items: items}
+	*c = call{out: out, num: num, items: items, stale: -1}
 	c.query.buf = query
 	calls.Put(c)
 }
@@ -85,16 +88,36 @@ func (c *call) param(i int) ([]byte, error) {
 	return c.query.buf[start:len(c.query.buf):len(c.query.buf)], err
 }
 
-// submit hands op to the replica and waits. A request that asked for
-// consistency=fast is answered as strong, too: until replicas can answer at
-// the leader's append, this is the one place where that is decided.
+// submit hands op to the replica and waits.
 func (c *call) submit(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
-	res, err := c.s.replica.Do(op, timeout, gone)
+	res, err := c.s.replica.Do(op, c.opts.fast, timeout, gone)
 	if err != nil {
 		return res, err
 	}
 	c.pos = res.Position
+	if res.Fast {
+		c.batch = res.Batch
+	}
 	return res, nil
+}
+
+// fast tells whether the answer is one that is not committed yet.
+func (c *call) fast() bool { return c.batch != fsm.BatchRef{} }
+
+// written is the status of a write that succeeded: 202 until it is committed.
+func (c *call) written(status int) int {
+	if c.fast() {
+		return 202
+	}
+	return status
+}
+
+// appendUncommitted appends what a list's answer says only when it is fast.
+func (c *call) appendUncommitted(b []byte) []byte {
+	if c.fast() {
+		return append(b, `,"committed":false`...)
+	}
+	return b
 }
 
 // timeout is how long the answer of a request without wait may take.
@@ -108,8 +131,12 @@ func (c *call) timeout() time.Duration {
 // read runs f on the machine: linearizable, or this node's own state when the
 // request asked for fast.
 func (c *call) read(f func(m *fsm.Machine)) error {
-	pos, err := c.s.replica.Read(!c.opts.fast, c.opts.minIndex, c.timeout(), f)
-	c.pos = pos
+	how := fsm.ReadHow{Strong: !c.opts.fast, Age: c.opts.fast, MinIndex: c.opts.minIndex, MaxStaleMs: c.opts.maxStaleMs, TimeoutMs: c.timeout().Milliseconds()}
+	seen, err := c.s.replica.Read(how, f)
+	c.pos = seen.Position
+	if err == nil && c.opts.fast {
+		c.stale = seen.StaleMs
+	}
 	return err
 }
 
@@ -117,6 +144,9 @@ var (
 	fieldIndex          = []byte("Raftq-Index")
 	fieldTerm           = []byte("Raftq-Term")
 	fieldTime           = []byte("Raftq-Time")
+	fieldStale          = []byte("Raftq-Stale-Ms")
+	fieldBatch          = []byte("Raftq-Batch")
+	fieldForwarded      = []byte("Raftq-Forwarded")
 	fieldNode           = []byte("Raftq-Node")
 	fieldLeader         = []byte("Raftq-Leader")
 	fieldRetryAfter     = []byte("Retry-After")
@@ -158,11 +188,21 @@ func (c *call) answerProblem(err error) {
 
 // finish sets the header fields that each answer has.
 func (c *call) finish() {
+	if c.forwarded {
+		return
+	}
 	h := &c.ctx.Response.Header
 	if c.pos.Index > 0 {
 		c.field(fieldIndex, c.pos.Index)
 		c.field(fieldTerm, c.pos.Term)
 		c.field(fieldTime, uint64(c.pos.TimeMs))
+	}
+	if c.stale >= 0 {
+		c.field(fieldStale, uint64(c.stale))
+	}
+	if c.fast() {
+		c.num = appendBatch(c.num[:0], c.batch)
+		h.SetCanonical(fieldBatch, c.num)
 	}
 	h.SetCanonical(fieldNode, c.s.nameField)
 	if leader := c.s.replica.Leader(); leader != "" {

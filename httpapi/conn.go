@@ -148,10 +148,16 @@ func connOf(nc net.Conn) *conn {
 // leave takes the receipts of an answer that is about to be written. From here
 // on each is reported exactly once: as written, or given back.
 func (c *conn) leave(jobs []fsm.Delivered) {
-	c.mu.Lock()
+	items := make([]fsm.Item, len(jobs))
 	for i := range jobs {
-		c.left = append(c.left, jobs[i].Receipt().Item())
+		items[i] = jobs[i].Receipt().Item()
 	}
+	c.leaveItems(items)
+}
+
+func (c *conn) leaveItems(items []fsm.Item) {
+	c.mu.Lock()
+	c.left = append(c.left, items...)
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {

@@ -55,13 +55,13 @@ func (c *call) answerJobs(f form, jobs []fsm.Delivered) error {
 			})
 		}
 		c.out = b
-		return c.answer(200, typeFrames)
+		return c.answer(c.written(200), typeFrames)
 	case formNDJSON:
 		for i := range jobs {
 			b = append(c.appendJob(b, &jobs[i]), '\n')
 		}
 		c.out = b
-		return c.answer(200, typeNDJSON)
+		return c.answer(c.written(200), typeNDJSON)
 	}
 	b = append(b, `{"jobs":[`...)
 	for i := range jobs {
@@ -70,8 +70,8 @@ func (c *call) answerJobs(f form, jobs []fsm.Delivered) error {
 		}
 		b = c.appendJob(b, &jobs[i])
 	}
-	c.out = append(b, "]}\n"...)
-	return c.answer(200, typeJSON)
+	c.out = append(c.appendUncommitted(append(b, ']')), "}\n"...)
+	return c.answer(c.written(200), typeJSON)
 }
 
 func (c *call) appendJob(b []byte, d *fsm.Delivered) []byte {

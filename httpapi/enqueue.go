@@ -1,6 +1,10 @@
 package httpapi
 
-import "raftq/fsm"
+import (
+	"strconv"
+
+	"raftq/fsm"
+)
 
 // enqueue takes the request body as one job.
 func (c *call) enqueue() error {
@@ -55,8 +59,9 @@ func (c *call) enqueueSingle(op *fsm.Enqueue) error {
 	b = res.Items[0].ID.Append(b)
 	b = append(b, `","queue":`...)
 	b = appendString(b, op.Jobs[0].Queue)
-	c.out = append(b, `,"committed":true,"duplicate":false}`+"\n"...)
-	return c.answer(201, typeJSON)
+	b = strconv.AppendBool(append(b, `,"committed":`...), !c.fast())
+	c.out = append(b, `,"duplicate":false}`+"\n"...)
+	return c.answer(c.written(201), typeJSON)
 }
 
 // enqueueBatch submits jobs and answers each.
@@ -74,7 +79,7 @@ func (c *call) enqueueBatch(jobs []fsm.NewJob) error {
 	if len(res.Items) != len(jobs) {
 		return asProblem(errShortResult)
 	}
-	status := 201
+	status := c.written(201)
 	b := append(c.out[:0], `{"results":[`...)
 	for i := range res.Items {
 		if i > 0 {
@@ -90,7 +95,7 @@ func (c *call) enqueueBatch(jobs []fsm.NewJob) error {
 		b = res.Items[i].ID.Append(b)
 		b = append(b, `","status":201}`...)
 	}
-	c.out = append(b, "]}\n"...)
+	c.out = append(c.appendUncommitted(append(b, ']')), "}\n"...)
 	return c.answer(status, typeJSON)
 }
 

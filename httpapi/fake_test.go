@@ -39,7 +39,9 @@ type fake struct {
 	ops      []fsm.Op
 	// answer, if set, answers ops before anything else does.
 	answer func(op fsm.Op) (fsm.Result, error)
-	err    error // of Ready, Started and Read
+	err    error  // of Ready, Started and Read
+	leader string // client address of another node
+	asked  []bool // fast, of each Do
 }
 
 type parkedOp struct {
@@ -58,9 +60,10 @@ func (f *fake) position() fsm.Position {
 	return fsm.Position{Index: f.index, Term: 7, TimeMs: 1_700_000_000_000 + int64(f.index)}
 }
 
-func (f *fake) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+func (f *fake) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	f.mu.Lock()
 	f.ops = append(f.ops, op)
+	f.asked = append(f.asked, fast)
 	f.changed.Broadcast()
 	if f.answer != nil {
 		defer f.mu.Unlock()
@@ -167,8 +170,8 @@ func (f *fake) back(jobs []fsm.Delivered) {
 	f.serve()
 }
 
-func (f *fake) Read(strong bool, minIndex uint64, timeout time.Duration, fn func(m *fsm.Machine)) (fsm.Position, error) {
-	return fsm.Position{}, fsm.Refuse(fsm.CodeLoading, "the fake has no machine")
+func (f *fake) Read(how fsm.ReadHow, fn func(m *fsm.Machine)) (fsm.Seen, error) {
+	return fsm.Seen{}, fsm.Refuse(fsm.CodeLoading, "the fake has no machine")
 }
 
 func (f *fake) GiveBack(items []fsm.Item) {
@@ -178,10 +181,11 @@ func (f *fake) GiveBack(items []fsm.Item) {
 	f.changed.Broadcast()
 }
 
-func (f *fake) Name() string   { return "n1" }
-func (f *fake) Leader() string { return "n2" }
-func (f *fake) Ready() error   { return f.err }
-func (f *fake) Started() error { return f.err }
+func (f *fake) Name() string         { return "n1" }
+func (f *fake) Leader() string       { return "n2" }
+func (f *fake) LeaderClient() string { return f.leader }
+func (f *fake) Ready() error         { return f.err }
+func (f *fake) Started() error       { return f.err }
 func (f *fake) Cluster() Cluster {
 	return Cluster{ClusterID: "c0ffee", Leader: "n2", Term: 7, Nodes: []ClusterNode{{Name: "n1", Role: "voter"}}}
 }

@@ -27,7 +27,7 @@ var rawBytes = "Accept: application/octet-stream"
 
 func fill(f *fake, n int) {
 	for i := range n {
-		f.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: fmt.Appendf(nil, "job %d", i)}}}, 0, nil)
+		f.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: fmt.Appendf(nil, "job %d", i)}}}, false, 0, nil)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestHangupAfterPipelinedEnqueue(t *testing.T) {
 // written from its first byte on, even when the client never reads it.
 func TestLargeAnswer(t *testing.T) {
 	f := newFake()
-	f.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: make([]byte, 16<<20)}}}, 0, nil)
+	f.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: make([]byte, 16<<20)}}}, false, 0, nil)
 	s := newServer(t, f, Options{})
 	c := dial(t, listen(t, s))
 	c.send(post(dequeueQ, "", rawBytes))

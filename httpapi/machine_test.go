@@ -52,7 +52,7 @@ func (r *inProcess) apply(op fsm.Op) fsm.Result {
 	return a.Results[0]
 }
 
-func (r *inProcess) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+func (r *inProcess) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	r.mu.Lock()
 	r.request++
 	request := r.request
@@ -112,14 +112,14 @@ func receipts(jobs []fsm.Delivered) (items []fsm.Item) {
 	return items
 }
 
-func (r *inProcess) Read(strong bool, minIndex uint64, timeout time.Duration, f func(m *fsm.Machine)) (fsm.Position, error) {
+func (r *inProcess) Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if minIndex > r.m.Position().Index {
-		return fsm.Position{}, fsm.Refuse(fsm.CodeLoading, "index %d is not applied here within %s", minIndex, timeout)
+	if how.MinIndex > r.m.Position().Index {
+		return fsm.Seen{}, fsm.Refuse(fsm.CodeLoading, "index %d is not applied here within %d ms", how.MinIndex, how.TimeoutMs)
 	}
 	f(r.m)
-	return r.m.Position(), nil
+	return fsm.Seen{Position: r.m.Position()}, nil
 }
 
 func (r *inProcess) GiveBack(items []fsm.Item) {
@@ -243,7 +243,7 @@ func TestQueueRoutes(t *testing.T) {
 	if strings.Join(got, "|") != "b/1|b/2|b/3|b/é\n" {
 		t.Errorf("%q", got)
 	}
-	for _, bad := range []string{"limit=0", "limit=1001", "cursor=%25", "min_len=1", "max_stale=1s", "min_index=x", "order=x"} {
+	for _, bad := range []string{"limit=0", "limit=1001", "cursor=%25", "min_len=1", "max_stale=x", "min_index=x", "order=x"} {
 		wantProblem(t, ask(t, s, "GET", "/v1/queues?"+bad, ""), 422, "invalid_option")
 	}
 	wantProblem(t, ask(t, s, "GET", "/v1/queues/a?min_index=999999&timeout=1ms", ""), 503, "loading")
@@ -291,7 +291,7 @@ func TestWaitOnMachine(t *testing.T) {
 	first, second := dial(t, addr), dial(t, addr)
 	waiters := func() int {
 		n := 0
-		r.Read(true, 0, 0, func(m *fsm.Machine) { n = m.Totals().Waiters })
+		r.Read(fsm.ReadHow{Strong: true}, func(m *fsm.Machine) { n = m.Totals().Waiters })
 		return n
 	}
 	first.send(post(dequeueQ+"?wait=55s", "", rawBytes))

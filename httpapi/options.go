@@ -33,6 +33,8 @@ const (
 	optQueues
 	optEncoding
 	optMinIndex
+	optMaxStale
+	optBatch
 	optForce
 	optPrefix
 	optCursor
@@ -45,7 +47,6 @@ const (
 	optMaxLen
 	optReplicate
 	optAttemptID
-	optMaxStale
 	optMinLen
 	optionCount
 )
@@ -53,8 +54,8 @@ const (
 var optionNames = [optionCount]string{"",
 	"delay", "at", "lease", "at_most_once", "ttl", "priority", "max_failures", "headers",
 	"timeout", "consistency", "atomic",
-	"max", "wait", "consumer", "queues", "encoding", "min_index", "force", "prefix", "cursor", "limit",
-	"group", "dedup_id", "dedup_ttl", "unique_key", "max_len", "replicate", "attempt_id", "max_stale", "min_len",
+	"max", "wait", "consumer", "queues", "encoding", "min_index", "max_stale", "batch", "force", "prefix", "cursor", "limit",
+	"group", "dedup_id", "dedup_ttl", "unique_key", "max_len", "replicate", "attempt_id", "min_len",
 }
 
 func (o option) String() string { return optionNames[o] }
@@ -93,7 +94,7 @@ func (s optionSet) String() string {
 
 var (
 	// notYet is what a route may name but no node can do.
-	notYet = setOf(optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate, optAttemptID, optMaxStale, optMinLen)
+	notYet = setOf(optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate, optAttemptID, optMinLen)
 
 	writeOptions   = setOf(optTimeout, optConsistency)
 	readOptions    = setOf(optTimeout, optConsistency, optMinIndex, optMaxStale)
@@ -103,22 +104,24 @@ var (
 
 // options are a request's options after checking. Zero means "not said".
 type options struct {
-	given    optionSet
-	timeout  time.Duration
-	fast     bool
-	atomic   bool
-	force    bool
-	base64   bool
-	max      int32
-	limit    int
-	waitMs   int64
-	leaseMs  int64
-	minIndex uint64
-	consumer string
-	queues   []string
-	prefix   string
-	cursor   string
-	job      fsm.NewJob // options of a job; without queue and body
+	given      optionSet
+	timeout    time.Duration
+	fast       bool
+	atomic     bool
+	force      bool
+	base64     bool
+	max        int32
+	limit      int
+	waitMs     int64
+	leaseMs    int64
+	minIndex   uint64
+	maxStaleMs int64
+	batch      fsm.BatchRef
+	consumer   string
+	queues     []string
+	prefix     string
+	cursor     string
+	job        fsm.NewJob // options of a job; without queue and body
 }
 
 // set parses one option. allowed is what the place knows.
@@ -203,6 +206,13 @@ func (o *options) parse(opt option, v value) (err error) {
 		}
 	case optMinIndex:
 		o.minIndex, err = v.integer(name, 0, math.MaxUint64)
+	case optMaxStale:
+		o.maxStaleMs, err = v.duration(name, 1, math.MaxInt32)
+	case optBatch:
+		var ok bool
+		if o.batch, ok = parseBatch(string(v.b)); !ok {
+			err = invalid(name, "want the Raftq-Batch field of a fast answer: node.epoch.number")
+		}
 	case optPrefix:
 		o.prefix, err = boundedText(name, v, fsm.NameMax)
 	case optCursor:

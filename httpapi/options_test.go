@@ -177,18 +177,25 @@ func numbered(n int) string {
 	return strings.Join(names, ",")
 }
 
-// TestConsistency proves that fast is taken from query or header and answered
-// as strong for now.
+// TestConsistency proves that fast is taken from query or header, and that the
+// answer says which it got: a replica may answer a fast request at commit.
 func TestConsistency(t *testing.T) {
 	f := newFake()
 	s := newServer(t, f, Options{})
-	for _, a := range []*answer{
+	for i, a := range []*answer{
 		ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"),
 		ask(t, s, "POST", enqueueQ, "x", "Raftq-Consistency", "fast"),
 	} {
-		if a.status != 201 || a.json(t)["committed"] != true {
+		if a.status != 201 || a.json(t)["committed"] != true || !f.asked[i] {
 			t.Errorf("%d %s", a.status, a.body)
 		}
+	}
+	f.answer = func(op fsm.Op) (fsm.Result, error) {
+		return fsm.Result{Fast: true, Batch: fsm.BatchRef{Node: 0xabc, Epoch: 5, Number: 6}, Items: make([]fsm.ItemResult, 1)}, nil
+	}
+	a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x")
+	if a.status != 202 || a.json(t)["committed"] != false || a.header("Raftq-Batch") != "abc.5.6" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -18,13 +18,13 @@ type Replica interface {
 	// or calls GiveBack. gone may be nil. timeout is at least WaitMs and bounds
 	// how long an op may stay uncommitted. An error with Unknown may have been
 	// applied.
-	Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
+	// With fast, a leader answers at its append when all that the answer stands on
+	// is committed (Result.Fast says so); else it is answered like any other.
+	Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
 
-	// Read runs f on the machine: linearizable when strong, else on this node's
-	// committed state; never before minIndex is applied. f must be short, must
-	// not keep m, and runs on the core's goroutine. The position is the one that
-	// f saw.
-	Read(strong bool, minIndex uint64, timeout time.Duration, f func(m *fsm.Machine)) (fsm.Position, error)
+	// Read runs f on the machine. f must be short, must not keep m, runs on the
+	// core's goroutine, and may run more than once: the last time counts.
+	Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error)
 
 	// GiveBack returns hand-outs whose answer was not written. It never blocks
 	// and keeps trying until it is committed or the process ends.
@@ -32,6 +32,9 @@ type Replica interface {
 
 	Name() string
 	Leader() string // name of the leader as known here, "" when unknown
+	// LeaderClient is the leader's client address, "" when that is this node or
+	// nobody is known.
+	LeaderClient() string
 	// Ready is nil when a leader is known and an entry of its term is applied.
 	Ready() error
 	// Started is nil once the log was replayed and the node's epoch is registered.

@@ -30,6 +30,7 @@ var routes = []route{
 	{method: "GET", pattern: "/v1/queues", handle: (*call).listQueues, query: readOptions | setOf(optPrefix, optCursor, optLimit, optMinLen, optMaxLen), doc: "List queues by name."},
 	{method: "GET", pattern: "/v1/queues/{q}", handle: (*call).getQueue, query: readOptions, doc: "Show a queue."},
 	{method: "DELETE", pattern: "/v1/queues/{q}", handle: (*call).deleteQueue, query: writeOptions | setOf(optForce), doc: "Delete a queue."},
+	{method: "GET", pattern: "/v1/log/fate", handle: (*call).fate, query: readOptions | setOf(optBatch), doc: "What became of a fast answer."},
 	{method: "GET", pattern: "/v1/cluster", handle: (*call).cluster, doc: "Show the cluster as this node sees it."},
 	{method: "GET", pattern: "/livez", handle: (*call).livez, query: anyOption, doc: "The process serves."},
 	{method: "GET", pattern: "/readyz", handle: (*call).readyz, query: anyOption, doc: "A leader is known and an entry of its term applied."},

@@ -42,6 +42,7 @@ type Server struct {
 	pages     pages
 	watcher   *watcher
 	conns     connSet
+	forwarder *fasthttp.Client
 	nameField []byte // the node's name as a header field
 
 	broken  error       // why New failed; Serve returns it
@@ -76,6 +77,7 @@ func New(replica Replica, opts Options) *Server {
 		tree:      buildTree(table),
 		stats:     newStats(replica, table),
 		pages:     newPages(opts.Registry),
+		forwarder: newForwarder(),
 		nameField: appendField(nil, replica.Name()),
 	}
 	if opts.MaxBody < 0 || opts.MaxBody > fsm.BodyMax {
@@ -145,6 +147,7 @@ func (s *Server) Close(ctx context.Context) error {
 	defer s.ended.Do(func() {
 		s.opts.Registry.Unregister(s.stats)
 		s.watcher.close()
+		s.forwarder.CloseIdleConnections()
 	})
 	s.watcher.leave()
 	// fasthttp gives a new connection five seconds for its first request.
@@ -192,7 +195,11 @@ func (c *call) run() {
 	if err == nil && c.route.query != anyOption {
 		err = c.begin()
 	}
-	if err == nil {
+	done := false
+	if err == nil && c.opts.fast {
+		done, err = c.forward()
+	}
+	if err == nil && !done {
 		err = c.route.handle(c)
 	}
 	if err != nil {

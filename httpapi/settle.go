@@ -68,7 +68,7 @@ func (c *call) settle(v *verb) error {
 
 // answerItems writes a line for each item, in request order.
 func (c *call) answerItems(v *verb, results []fsm.ItemResult) error {
-	status, done, n := 200, uint64(0), 0
+	status, done, n := c.written(200), uint64(0), 0
 	b := append(c.out[:0], `{"results":[`...)
 	for i := range c.items {
 		if i > 0 {
@@ -101,7 +101,7 @@ func (c *call) answerItems(v *verb, results []fsm.ItemResult) error {
 		b = append(b, '}')
 	}
 	v.count(c.s.stats).Add(done)
-	c.out = append(b, "]}\n"...)
+	c.out = append(c.appendUncommitted(append(b, ']')), "}\n"...)
 	return c.answer(status, typeJSON)
 }
 

@@ -13,6 +13,9 @@ import (
 
 type counter = atomic.Uint64
 
+// weakly is how metrics look: soon, and without asking anybody.
+var weakly = fsm.ReadHow{TimeoutMs: 1000}
+
 // stats counts what this node's front end did. Counting is a few atomic adds;
 // series are made when they are scraped.
 type stats struct {
@@ -126,14 +129,14 @@ func (h *histogram) metric(route string, status int) prometheus.Metric {
 // never holds up the machine.
 func (s *stats) collectJobs(ch chan<- prometheus.Metric) {
 	var total fsm.QueueInfo
-	if _, err := s.replica.Read(false, 0, time.Second, func(m *fsm.Machine) { total = m.Totals() }); err != nil {
+	if _, err := s.replica.Read(weakly, func(m *fsm.Machine) { total = m.Totals() }); err != nil {
 		return // not started: no series is better than a wrong one
 	}
 	var top []fsm.QueueInfo
 	cursor := ""
 	for seen := 0; seen < jobsGaugeScan; seen += jobsGaugePage {
 		var page []fsm.QueueInfo
-		_, err := s.replica.Read(false, 0, time.Second, func(m *fsm.Machine) { page = m.Queues("", cursor, jobsGaugePage) })
+		_, err := s.replica.Read(weakly, func(m *fsm.Machine) { page = m.Queues("", cursor, jobsGaugePage) })
 		if err != nil || len(page) == 0 {
 			break
 		}

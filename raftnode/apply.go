@@ -15,39 +15,68 @@ import (
 
 type progress = tracker.Progress
 
-// applyEntries applies committed entries and answers what they answer.
+// applyEntries takes what raft says is committed: entries the machine has
+// applied already are confirmed, the others are applied. What they answer is
+// answered now.
 func (c *core) applyEntries(ents []*pb.Entry) {
-	self := fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch}
 	for _, e := range ents {
-		var data []byte
-		switch e.GetType() {
-		case pb.EntryNormal:
-			data = e.GetData()
-		case pb.EntryConfChange, pb.EntryConfChangeV2:
+		var a fsm.Applied
+		if e.GetIndex() <= c.machine.Position().Index {
+			a = c.spec.confirm(e)
+		} else {
+			var ok bool
+			if a, ok = c.apply(e); !ok {
+				return
+			}
+			c.onHead(&a)
+		}
+		c.confirmed = a.Position
+		if e.GetType() != pb.EntryNormal {
 			c.applyConfChange(e)
 		}
-		a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, self)
-		if err != nil {
-			c.halt(fmt.Errorf("apply entry %d: %w", e.GetIndex(), err))
-			return
-		}
-		c.snaps.bytes += int64(len(data)) + 32
+		c.snaps.bytes += int64(len(e.GetData())) + 32
 		c.snaps.entries++
-		c.chains.note(a.Position.Index, c.machine.Chain())
-		if len(data) > 0 {
-			c.applied(&a)
-			// A node start may have drawn a new epoch.
-			self.Epoch = c.origin.epoch
+		if len(e.GetData()) > 0 && e.GetType() == pb.EntryNormal {
+			c.onCommitted(&a)
 		}
 		if c.fail != nil {
 			return
 		}
 	}
-	c.clock.stamp = max(c.clock.stamp, c.machine.Position().TimeMs)
+	c.spec.forget(c.confirmed.Index)
 	c.maybeSnapshot()
 }
 
-func (c *core) applied(a *fsm.Applied) {
+// apply gives the next entry to the machine; false when the replica cannot go
+// on.
+func (c *core) apply(e *pb.Entry) (fsm.Applied, bool) {
+	var data []byte // the machine does not look at conf changes
+	if e.GetType() == pb.EntryNormal {
+		data = e.GetData()
+	}
+	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch})
+	if err != nil {
+		c.halt(fmt.Errorf("apply entry %d: %w", e.GetIndex(), err))
+		return a, false
+	}
+	c.chains.note(a.Position.Index, c.machine.Chain())
+	c.clock.stamp = max(c.clock.stamp, a.Position.TimeMs)
+	return a, true
+}
+
+// onHead keeps the leader's books, which follow the log's end.
+func (c *core) onHead(a *fsm.Applied) {
+	switch {
+	case a.Header == fsm.BatchHeader{}:
+	case a.Header.Origin == 0:
+		c.onLeaderBatch()
+	case a.Header.Number == 0:
+		c.onAnyNodeStart(a.Header)
+	}
+}
+
+// onCommitted answers what a committed entry answers.
+func (c *core) onCommitted(a *fsm.Applied) {
 	c.stats.entries++
 	if a.Mine {
 		c.onOwnBatch(a)
@@ -57,9 +86,8 @@ func (c *core) applied(a *fsm.Applied) {
 	}
 	switch {
 	case a.Header.Origin == 0:
-		c.onLeaderBatch()
+		c.noticeAway()
 	case a.Header.Number == 0:
-		c.onAnyNodeStart(a.Header)
 		c.checkForeignEpoch()
 	}
 }
@@ -96,6 +124,7 @@ type snaps struct {
 	bytes     int64 // of the log since the last snapshot
 	entries   uint64
 	lastBytes int64 // size of the last snapshot file
+	lastIndex uint64
 	writing   bool  // until the marker is durable
 	retryAt   int64 // boot ns, after a failure
 	saved     *snapshotSaved
@@ -141,9 +170,13 @@ func (c *core) maybeSnapshot() {
 	if !due || s.writing || c.now.boot < s.retryAt {
 		return
 	}
+	m := c.committed()
+	if m.Position().Index <= s.lastIndex {
+		return // the newest committed copy is the one written last
+	}
 	s.writing = true
-	s.bytes, s.entries = 0, 0
-	c.out.snapshot = &snapshotJob{machine: c.machine.Copy(), pos: c.machine.Position(), conf: c.conf}
+	s.bytes, s.entries, s.lastIndex = 0, 0, m.Position().Index
+	c.out.snapshot = &snapshotJob{machine: m.Copy(), pos: m.Position(), conf: c.conf}
 }
 
 func (c *core) onSnapshotSaved(e snapshotSaved) {
@@ -175,7 +208,7 @@ func (c *core) snapshotMark() {
 	mark := &markJob{
 		state:  proto.Clone(c.rn.BasicStatus().HardState).(*pb.HardState),
 		marker: wal.Marker{Index: job.pos.Index, Term: job.pos.Term, ConfState: job.conf},
-		keep:   ^uint64(0),
+		keep:   c.spec.oldest(), // a rollback applies entries from there on
 	}
 	// A follower that is being sent a snapshot needs the entries after it.
 	c.rn.WithProgress(func(_ uint64, _ raft.ProgressType, pr progress) {
@@ -203,7 +236,7 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	if p := m.Position(); p.Index != meta.GetIndex() || p.Index <= c.machine.Position().Index {
 		panic(fmt.Sprintf("BUG: installing machine %d for snapshot %d over %d", p.Index, meta.GetIndex(), c.machine.Position().Index))
 	}
-	c.machine, c.conf = m, meta.GetConfState()
+	c.machine, c.conf, c.confirmed = m, meta.GetConfState(), m.Position()
 	c.snaps.bytes, c.snaps.entries = 0, 0
 	c.stats.installs++
 	for _, mb := range m.Members() {
@@ -219,5 +252,5 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
 	c.checkForeignEpoch()
 	c.reconcile()
-	c.onLeaderBatch()
+	c.noticeAway()
 }

@@ -146,14 +146,17 @@ type core struct {
 	now  reading
 	fail error // set once: the replica ends
 
-	machine *fsm.Machine // committed and applied; one index, one term
-	conf    *pb.ConfState
-	role    raft.StateType
-	term    uint64
-	leader  uint64 // 0 = unknown
-	noLead  int64  // since when (boot ns) no leader is known
-	tickAt  int64  // boot ns of the last tick
-	leaving bool
+	machine        *fsm.Machine // head: committed and applied, and on a leader what it has appended since
+	uncommittedMax uint64
+	confirmed      fsm.Position // the last that raft handed out as committed; at most the machine's
+	spec           speculation
+	conf           *pb.ConfState
+	role           raft.StateType
+	term           uint64
+	leader         uint64 // 0 = unknown
+	noLead         int64  // since when (boot ns) no leader is known
+	tickAt         int64  // boot ns of the last tick
+	leaving        bool
 
 	lastAppended uint64 // highest index handed to the log writer
 	commit       uint64 // raft's commit index, as of the last Ready
@@ -174,8 +177,11 @@ type core struct {
 
 func newCore(cfg coreConfig) (*core, error) {
 	c := &core{cfg: cfg, log: cfg.log, now: cfg.now, machine: cfg.machine, conf: cfg.conf,
-		tickAt: cfg.now.boot, noLead: cfg.now.boot, peers: map[uint64]*peerState{}}
+		confirmed: cfg.machine.Position(), tickAt: cfg.now.boot, noLead: cfg.now.boot, peers: map[uint64]*peerState{}}
 	members := int64(max(len(cfg.conf.GetVoters())+len(cfg.conf.GetLearners()), 1))
+	// At least the sum of all nodes' batch windows, so that a batch is never
+	// dropped for want of room while the log moves.
+	c.uncommittedMax = uint64(members * inflightMax * batchWindow)
 	var err error
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:            cfg.id,
@@ -194,9 +200,7 @@ func newCore(cfg coreConfig) (*core, error) {
 		MaxCommittedSizePerReady:  4 << 20,
 		MaxInflightMsgs:           512,
 		MaxInflightBytes:          64 << 20,
-		// At least the sum of all nodes' batch windows, so that a batch is
-		// never dropped for want of room while the log moves.
-		MaxUncommittedEntriesSize: uint64(members * inflightMax * batchWindow),
+		MaxUncommittedEntriesSize: c.uncommittedMax,
 		Logger:                    raftLogger{cfg.log.Sugar()},
 	})
 	if err != nil {
@@ -300,6 +304,11 @@ func (c *core) receive(e received) {
 		return
 	}
 	c.heard(e.m.GetFrom())
+	if e.m.GetType() == pb.MsgHeartbeat && e.m.GetCommit() > c.lastAppended {
+		// A leader names no more than this node has confirmed to it.
+		c.halt(fmt.Errorf("this data directory is old or a copy: this node has confirmed entry %d, and its log ends at %d; remove the copy, or let the node join as a new member", e.m.GetCommit(), c.lastAppended))
+		return
+	}
 	if e.machine != nil {
 		c.snaps.arrived(e.m, e.machine)
 	}
@@ -391,6 +400,7 @@ func (c *core) appendEntries(m *pb.Message) {
 	}
 	c.clock.wrote(ents, c.now)
 	job.base = c.clock.base.TimeBase
+	c.speculate(ents)
 	c.appends = append(c.appends, job)
 	c.out.appends = append(c.out.appends, job)
 }
@@ -432,6 +442,9 @@ func (c *core) observe() {
 		c.stats.leaderChanges++
 	}
 	c.log.Info("raft role", zap.Uint64("term", st.GetTerm()), zap.String("role", st.RaftState.String()), zap.String("leader", c.nameOf(st.Lead)))
+	if st.GetTerm() != c.term || st.RaftState != c.role {
+		c.unspeculate()
+	}
 	was := c.role
 	c.term, c.role, c.leader = st.GetTerm(), st.RaftState, st.Lead
 	if c.leader == 0 {

@@ -70,6 +70,7 @@ func (c *core) leading() bool {
 		return false
 	}
 	l.ready = true
+	c.startSpeculation()
 	for _, s := range c.machine.Sessions() {
 		l.next[s.Node] = nextBatch{s.Epoch, s.LastBatch + 1}
 	}
@@ -184,15 +185,21 @@ func (c *core) leaderTick() {
 
 // onLeaderBatch notes that an origin-0 batch is applied.
 func (c *core) onLeaderBatch() {
-	if l := c.lead; l != nil {
-		l.ticked = false
-		clear(l.away)
-		if due, ok := c.machine.NextDue(); ok && l.ready && due <= c.logNow() {
-			// More is due than one entry fires.
-			l.ticked = true
-			c.ownBatch()
-		}
+	l := c.lead
+	if l == nil {
+		return
 	}
+	l.ticked = false
+	clear(l.away)
+	if due, ok := c.machine.NextDue(); ok && l.ready && due <= c.logNow() {
+		// More is due than one entry fires.
+		l.ticked = true
+		c.ownBatch()
+	}
+}
+
+// noticeAway sees whether this node's session is marked as away.
+func (c *core) noticeAway() {
 	if s, ok := c.machine.Session(c.cfg.id); ok && s.Away && s.Epoch == c.origin.epoch && c.origin.registered {
 		c.origin.back = true
 	}

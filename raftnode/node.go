@@ -50,18 +50,21 @@ type Node struct {
 // view is what other goroutines may know of the core, published after a step
 // when it changed.
 type view struct {
-	leader   string
-	ready    bool
-	started  bool
-	leaving  bool
-	settled  bool // nothing of this node's own is unapplied
-	isLeader bool
-	term     uint64
-	stats    coreStats
-	facts    machineFacts
-	inflight int
-	parked   int
-	commit   uint64
+	leader string
+	// leaderClient is the leader's client address; "" when it is this node, or
+	// not known.
+	leaderClient string
+	ready        bool
+	started      bool
+	leaving      bool
+	settled      bool // nothing of this node's own is unapplied
+	isLeader     bool
+	term         uint64
+	stats        coreStats
+	facts        machineFacts
+	inflight     int
+	parked       int
+	commit       uint64
 }
 
 // Open boots the replica from its data directory, which the first start makes,
@@ -168,12 +171,18 @@ func (n *Node) publish() {
 	v := view{ready: c.leader != 0 && pos.Term == c.term, started: c.origin.registered, leaving: c.leaving, term: c.term, isLeader: c.leader == c.cfg.id,
 		settled: len(c.origin.inflight) == 0 && len(c.origin.waiting) == 0 && len(c.parked.giveBack) == 0 && len(c.parked.withdraw) == 0}
 	fresh := pos.TimeMs/1000 == old.facts.pos.TimeMs/1000 || pos.Index == old.facts.pos.Index
-	if fresh && v.ready == old.ready && v.started == old.started && v.leaving == old.leaving && v.term == old.term && v.isLeader == old.isLeader && v.settled == old.settled && c.stats.leaderChanges == old.stats.leaderChanges {
+	// A leader's client address may come after the leader is known.
+	lacks := old.leaderClient == "" && c.leader != 0 && !v.isLeader
+	if fresh && !lacks && v.ready == old.ready && v.started == old.started && v.leaving == old.leaving && v.term == old.term && v.isLeader == old.isLeader && v.settled == old.settled && c.stats.leaderChanges == old.stats.leaderChanges {
 		return
 	}
 	v.leader = c.nameOf(c.leader)
+	if s, ok := c.machine.Session(c.leader); ok && c.leader != c.cfg.id {
+		v.leaderClient = s.Start.Client
+	}
 	v.stats, v.inflight, v.parked, v.commit = c.stats, len(c.origin.inflight), len(c.parked.byNumber), c.commit
-	v.facts = machineFacts{pos, c.machine.Bytes(), c.machine.Totals()}
+	m := c.committed()
+	v.facts = machineFacts{m.Position(), m.Bytes(), m.Totals()}
 	n.view.Store(&v)
 }
 
@@ -192,7 +201,7 @@ func (n *Node) end(err error) {
 	}
 	for _, b := range c.origin.inflight {
 		for _, r := range b.reqs {
-			if r.state == reqPacked {
+			if r != nil && r.state == reqPacked {
 				refuse(r)
 			}
 		}
@@ -237,11 +246,11 @@ func (n *Node) end(err error) {
 	close(n.done)
 }
 
-// Do submits op and blocks until it is committed and applied on this node. See
-// httpapi.Replica.
-func (n *Node) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+// Do submits op and blocks until it is committed and applied on this node; with
+// fast, on the leader, until it is appended. See httpapi.Replica.
+func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	r := n.requests.Get().(*request)
-	*r = request{op: op, timeout: int64(timeout), bytes: fsm.Size(op), done: r.done}
+	*r = request{op: op, fast: fast, timeout: int64(timeout), bytes: fsm.Size(op), done: r.done}
 	if err := n.box.submit(r); err != nil {
 		return fsm.Result{}, err
 	}
@@ -267,18 +276,18 @@ func (n *Node) Do(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.R
 	return res, nil
 }
 
-// Read runs f on the machine, on the core's goroutine: linearizable when strong,
-// else on this node's committed state; never before minIndex is applied.
-func (n *Node) Read(strong bool, minIndex uint64, timeout time.Duration, f func(m *fsm.Machine)) (fsm.Position, error) {
-	r := &read{f: f, strong: strong, minIndex: minIndex, timeout: int64(timeout), done: make(chan struct{}, 1)}
+// Read runs f on the machine, on the core's goroutine, and returns what it saw.
+// f may run more than once; the last time counts.
+func (n *Node) Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error) {
+	r := &read{f: f, how: how, done: make(chan struct{}, 1)}
 	if !n.box.post(readAsked{r}) {
-		return fsm.Position{}, fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+		return fsm.Seen{}, fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
 	}
 	<-r.done
 	if r.err != nil {
-		return fsm.Position{}, r.err
+		return fsm.Seen{}, r.err
 	}
-	return r.pos, nil
+	return fsm.Seen{Position: r.pos, StaleMs: (r.age + 1e6 - 1) / 1e6}, nil
 }
 
 // GiveBack returns hand-outs whose answer was not written; it does not block.
@@ -289,6 +298,10 @@ func (n *Node) Name() string { return n.cfg.Name }
 
 // Leader is the leader's name as known here, "" when unknown.
 func (n *Node) Leader() string { return n.view.Load().leader }
+
+// LeaderClient is the client address of the leader, "" when that is this node or
+// nobody is known.
+func (n *Node) LeaderClient() string { return n.view.Load().leaderClient }
 
 // Ready is nil when a leader is known and an entry of its term is applied here.
 func (n *Node) Ready() error {

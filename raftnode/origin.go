@@ -14,6 +14,7 @@ import (
 type request struct {
 	op      fsm.Op
 	timeout int64 // ns
+	fast    bool  // may be answered at the leader's append
 	bytes   int
 
 	deadline int64  // boot ns
@@ -44,6 +45,17 @@ type batch struct {
 	term   uint64
 	reqs   []*request // op i+lead of data
 	lead   int        // ops of the node itself, before the clients'
+	fast   bool       // holds a fast op
+	at     []int      // where the header of each client's op is in data
+	marks  []mark     // for ops answered as fast, when sent in a later term
+}
+
+// mark is set on an op that was answered before it was committed. The client
+// has its answer: an enqueue is inserted whatever limits, pauses or keys say by
+// then, and a dequeue whose entry did not survive hands nothing out again.
+type mark struct {
+	at   int
+	flag byte
 }
 
 // origin packs this node's operations into batches and sends each until the
@@ -55,13 +67,16 @@ type origin struct {
 	requests   uint64 // dequeue numbers given
 	counter    uint64 // job ids given
 	waiting    []*request
-	inflight   []*batch // unapplied, by number; at most inflightMax
+	inflight   []*batch // not committed, by number
+	slots      int      // those of inflight that count: at most inflightMax
+	bytes      int      // of inflight
 	movedAt    int64    // boot ns: sent, or progress of the oldest
 	patience   int64    // ns without progress until all are sent again
 	back       bool     // node back must be logged
 	oldest     int64    // boot ns at which the oldest of waiting came
 
 	queuedBytes int // of waiting
+	fast        int // of waiting
 }
 
 func newOrigin(epoch uint64) origin { return origin{epoch: epoch, next: 1} }
@@ -79,7 +94,6 @@ func (c *core) submit(reqs []*request) {
 			continue
 		}
 		if op, ok := r.op.(*fsm.Dequeue); ok {
-			r.deadline += op.WaitMs * 1e6
 			if op.WaitMs == 0 && !c.machine.AnyReady(op.Queues) {
 				// Finds nothing, writes nothing: a linearizable read answers it.
 				c.readEmpty(r)
@@ -98,6 +112,17 @@ func (c *core) enqueueRequest(r *request) {
 	r.state = reqWaiting
 	o.waiting = append(o.waiting, r)
 	o.queuedBytes += r.bytes
+	if r.fast {
+		o.fast++
+	}
+}
+
+// dequeued keeps the sums of waiting for a request that leaves it.
+func (o *origin) dequeued(r *request) {
+	o.queuedBytes -= r.bytes
+	if r.fast {
+		o.fast--
+	}
 }
 
 // answer ends a request with a result.
@@ -134,13 +159,20 @@ func (c *core) pack() {
 		}
 		return
 	}
-	for len(o.inflight) < inflightMax {
+	for o.slots < inflightMax || c.fastPath() {
 		b := c.closeBatch()
 		if b == nil {
 			return
 		}
 		c.launch(b)
 	}
+}
+
+// fastPath tells whether a batch may close although no place is free: a
+// leader's that holds a fast op does, because it is answered when it is
+// appended. Half of what raft takes uncommitted bounds it.
+func (c *core) fastPath() bool {
+	return c.origin.fast > 0 && c.spec.on && c.origin.bytes < int(c.uncommittedMax/2)
 }
 
 // closeBatch encodes what waits, up to a batch's size; nil when nothing does.
@@ -175,11 +207,13 @@ func (c *core) closeBatch() *batch {
 	}
 	b.lead = len(own)
 	for _, r := range o.waiting[:n] {
-		o.queuedBytes -= r.bytes
+		o.dequeued(r)
 		if r.state != reqWaiting {
 			continue // its client left, or its time was over, before it was packed
 		}
 		c.numberOp(r)
+		b.at = append(b.at, len(b.data))
+		b.fast = b.fast || r.fast
 		b.data = fsm.AppendOp(b.data, r.op)
 		b.reqs = append(b.reqs, r)
 		r.state = reqPacked
@@ -218,6 +252,11 @@ func (c *core) launch(b *batch) {
 		o.movedAt, o.patience = c.now.boot, 2*c.cfg.heartbeatNs
 	}
 	o.inflight = append(o.inflight, b)
+	o.bytes += len(b.data)
+	// A place is for batches that are answered at commit.
+	if b.fast = b.fast && c.spec.on; !b.fast {
+		o.slots++
+	}
 	b.term = c.term
 	c.deliver(b)
 }
@@ -250,6 +289,9 @@ func (c *core) resend() {
 			// A copy: the old bytes may be in a log or on their way.
 			b.data = append([]byte(nil), b.data...)
 			fsm.SetBatchTerm(b.data, c.term)
+			for _, m := range b.marks {
+				fsm.MarkOp(b.data[m.at:], m.flag)
+			}
 			b.term = c.term
 		}
 		c.deliver(b)
@@ -276,7 +318,7 @@ func (c *core) originTick() {
 		o.oldest = c.now.boot
 		keep := o.waiting[:0]
 		for _, r := range o.waiting {
-			o.queuedBytes -= r.bytes
+			o.dequeued(r)
 			switch {
 			case r.state != reqWaiting:
 			case leaderless:
@@ -285,6 +327,9 @@ func (c *core) originTick() {
 				c.refuse(r, fsm.CodeNoLeader, "not taken by a leader within the request's timeout of %d ms", r.timeout/1e6)
 			default:
 				o.queuedBytes += r.bytes
+				if r.fast {
+					o.fast++
+				}
 				keep = append(keep, r)
 			}
 		}
@@ -294,7 +339,7 @@ func (c *core) originTick() {
 	if len(o.inflight) > 0 && c.now.boot-o.movedAt > 5*c.cfg.tickNs {
 		for _, b := range o.inflight {
 			for _, r := range b.reqs {
-				if r.state == reqPacked && c.now.boot >= r.deadline {
+				if r != nil && r.state == reqPacked && c.now.boot >= r.deadline {
 					c.unknown(r, fmt.Sprintf("no commit within the request's timeout of %d ms; it may still happen", r.timeout/1e6))
 				}
 			}
@@ -310,7 +355,7 @@ func (c *core) leave() {
 			c.refuse(r, fsm.CodeLeaving, "this node is stopping; ask another one")
 		}
 	}
-	c.origin.waiting, c.origin.queuedBytes = nil, 0
+	c.origin.waiting, c.origin.queuedBytes, c.origin.fast = nil, 0, 0
 	c.leaveParked()
 	c.leaveReads()
 }
@@ -328,7 +373,9 @@ func (c *core) onOwnBatch(a *fsm.Applied) {
 	b := o.inflight[0]
 	c.popInflight()
 	for i, r := range b.reqs {
-		c.finish(r, a.Results[b.lead+i])
+		if r != nil {
+			c.finish(r, a.Results[b.lead+i])
+		}
 	}
 	if b.lead > 0 {
 		c.parked.choresDone(b.number)
@@ -337,6 +384,11 @@ func (c *core) onOwnBatch(a *fsm.Applied) {
 
 func (c *core) popInflight() {
 	o := &c.origin
+	b := o.inflight[0]
+	o.bytes -= len(b.data)
+	if !b.fast {
+		o.slots--
+	}
 	o.inflight[0] = nil
 	o.inflight = o.inflight[1:]
 	if len(o.inflight) == 0 {

@@ -81,7 +81,7 @@ func (c *core) park(r *request) {
 
 // unpark answers a parked request without jobs and withdraws it.
 func (c *core) unpark(r *request) {
-	c.answer(r, fsm.Result{Position: c.machine.Position()})
+	c.answer(r, fsm.Result{Position: c.confirmed})
 	r.state = reqEnded
 	c.parked.withdraw = append(c.parked.withdraw, r.number)
 }
@@ -147,7 +147,9 @@ func (c *core) reconcile() {
 	}
 	if !o.registered {
 		o.registered = true
-		o.inflight = nil
+		for len(o.inflight) > 0 {
+			c.popInflight()
+		}
 	}
 	var asked []*request
 	for len(o.inflight) > 0 && o.inflight[0].number <= s.LastBatch {
@@ -155,6 +157,9 @@ func (c *core) reconcile() {
 		c.popInflight()
 		p.choresDone(b.number)
 		for _, r := range b.reqs {
+			if r == nil {
+				continue
+			}
 			if r.number != 0 {
 				asked = append(asked, r)
 			} else if r.state == reqPacked {

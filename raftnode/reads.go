@@ -11,10 +11,8 @@ import (
 // read is one read of the state by a client. From readAsked until done it
 // belongs to the core.
 type read struct {
-	f        func(*fsm.Machine)
-	strong   bool
-	minIndex uint64
-	timeout  int64 // ns
+	f   func(*fsm.Machine) // may run more than once; the last time counts
+	how fsm.ReadHow
 
 	deadline int64
 	index    uint64   // not evaluated before the machine has reached it
@@ -22,8 +20,10 @@ type read struct {
 	round    uint64   // the ReadIndex that proves it, 0 = none begun yet
 	proven   bool     //
 	empty    *request // a dequeue that found nothing, instead of f
+	seen     bool     // evaluated at pos, which is not committed yet
 
 	pos  fsm.Position
+	age  int64 // ns, of a weak read
 	err  *fsm.Error
 	done chan struct{} // one send
 }
@@ -38,20 +38,36 @@ type reads struct {
 	round    uint64 // number of the last ReadIndex begun; of one process life only
 	open     bool   // it is unanswered
 	began    int64
+	fresh    freshness
 	unmarked int // list[unmarked:] arrived in this turn
 }
 
+// freshness is the age of this node's committed state: it holds everything that
+// was committed at a moment when a ReadIndex began that was answered with an
+// index the state has reached. It is renewed while weak reads come.
+type freshness struct {
+	at     int64 // boot ns; 0 = never
+	next   int64 // of the last answered round: counts once index is reached
+	index  uint64
+	wanted int64 // boot ns of the last weak read
+}
+
+const freshFor = 10e9 // ns that the renewal goes on after a weak read
+
 func (c *core) onRead(r *read) {
-	r.deadline = c.now.boot + r.timeout
-	r.index = r.minIndex
+	r.deadline = c.now.boot + r.how.TimeoutMs*1e6
+	r.index = r.how.MinIndex
 	r.mark = ^uint64(0) // none yet
 	if c.leaving {
 		r.err = fsm.Refuse(fsm.CodeLeaving, "this node is stopping; ask another one")
 		c.out.reads = append(c.out.reads, r)
 		return
 	}
-	if !r.strong {
+	if !r.how.Strong {
 		r.proven = true
+		if r.how.Age {
+			c.reads.fresh.wanted = c.now.boot
+		}
 	} else if c.role == raft.StateLeader {
 		r.index = max(r.index, c.rn.BasicStatus().GetCommit())
 	}
@@ -62,7 +78,7 @@ func (c *core) onRead(r *read) {
 // by then it goes into a batch after all.
 func (c *core) readEmpty(r *request) {
 	r.state = reqWaiting
-	rd := &read{strong: true, timeout: r.timeout, empty: r}
+	rd := &read{how: fsm.ReadHow{Strong: true, TimeoutMs: r.timeout / 1e6}, empty: r}
 	c.onRead(rd)
 }
 
@@ -79,16 +95,16 @@ func (c *core) settleReads() {
 		q.unmarked = 0
 		return
 	}
-	pos := c.machine.Position()
-	ownTerm := c.role == raft.StateLeader && pos.Term == c.term
+	c.refresh()
+	head := c.machine.Position()
+	ownTerm := c.role == raft.StateLeader && head.Term == c.term
 	keep := q.list[:0]
 	need := false
 	for _, r := range q.list {
-		if !r.proven && ownTerm && pos.Index > r.mark && pos.Index >= r.index {
+		if !r.proven && ownTerm && c.confirmed.Index > r.mark {
 			r.proven = true
 		}
-		if r.proven && pos.Index >= r.index {
-			c.evaluate(r)
+		if c.evaluate(r) {
 			continue
 		}
 		need = need || !r.proven && r.round == 0
@@ -102,22 +118,50 @@ func (c *core) settleReads() {
 	}
 }
 
-func (c *core) evaluate(r *read) {
-	r.pos = c.machine.Position()
+// evaluate runs a read when its index is reached, and answers it when what it
+// saw is committed and leadership proven; true when the read is over. A weak read
+// sees only committed state; a strong one is evaluated at the head, so that it
+// need not wait for a committed copy, and held until the head's entry commits.
+func (c *core) evaluate(r *read) bool {
+	m := c.machine
+	if !r.how.Strong {
+		m = c.committed()
+		if r.age = c.now.boot - c.reads.fresh.at; r.how.Age && (c.reads.fresh.at == 0 || r.how.MaxStaleMs > 0 && r.age > r.how.MaxStaleMs*1e6) {
+			return false // a round is on its way
+		}
+	}
+	if !r.seen {
+		if m.Position().Index < r.index || !r.proven && c.role != raft.StateLeader {
+			return false
+		}
+		r.seen, r.pos = true, m.Position()
+		switch {
+		case r.empty == nil:
+			r.f(m)
+		case r.empty.state != reqWaiting:
+			return true // its client left
+		case m.AnyReady(r.empty.op.(*fsm.Dequeue).Queues):
+			c.enqueueRequest(r.empty)
+			return true
+		}
+	}
+	if !r.proven || r.pos.Index > c.confirmed.Index {
+		return false
+	}
 	if r.empty == nil {
-		r.f(c.machine)
 		c.out.reads = append(c.out.reads, r)
-		return
+	} else if r.empty.state == reqWaiting {
+		c.answer(r.empty, fsm.Result{Position: r.pos})
 	}
-	req := r.empty
-	if req.state != reqWaiting {
-		return // its client left
+	return true
+}
+
+// refresh lets the last answered round count once its index is reached.
+func (c *core) refresh() {
+	f := &c.reads.fresh
+	if f.next > f.at && c.committed().Position().Index >= f.index {
+		f.at = f.next
 	}
-	if c.machine.AnyReady(req.op.(*fsm.Dequeue).Queues) {
-		c.enqueueRequest(req)
-		return
-	}
-	c.answer(req, fsm.Result{Position: r.pos})
 }
 
 // beginRound starts a ReadIndex for all reads that have none. A lone voter
@@ -148,11 +192,15 @@ func (c *core) onReadState(rs raft.ReadState) {
 	round := binary.BigEndian.Uint64(rs.RequestCtx)
 	if round == q.round {
 		q.open = false
+		q.fresh.next, q.fresh.index = q.began, rs.Index
+		c.refresh()
 	}
 	for _, r := range q.list {
 		if !r.proven && r.round == round {
 			r.proven = true
-			r.index = max(r.index, rs.Index)
+			if r.index = max(r.index, rs.Index); r.pos.Index < r.index {
+				r.seen = false // too early: it may lack what was committed
+			}
 		}
 	}
 }
@@ -163,6 +211,9 @@ func (c *core) readsLeaderChanged() {
 	q := &c.reads
 	q.open = false
 	for _, r := range q.list {
+		if r.pos.Index > c.confirmed.Index {
+			r.seen = false // that entry may never commit: f runs again
+		}
 		if !r.proven {
 			r.round = 0
 			r.mark = ^uint64(0)
@@ -173,19 +224,25 @@ func (c *core) readsLeaderChanged() {
 // readsTick gives up reads whose time is over and repeats a lost round.
 func (c *core) readsTick() {
 	q := &c.reads
-	if len(q.list) == 0 {
-		return
-	}
 	if q.open && c.now.boot-q.began > 5*c.cfg.heartbeatNs {
 		c.readsLeaderChanged()
+	}
+	c.refresh()
+	if f := &q.fresh; f.wanted > 0 && c.now.boot-f.wanted < freshFor && !q.open && c.leader != 0 && c.now.boot-max(f.at, f.next) >= c.cfg.heartbeatNs {
+		c.beginRound()
+	}
+	if len(q.list) == 0 {
+		return
 	}
 	leaderless := c.leader == 0 && c.now.boot-c.noLead >= 10*c.cfg.electionNs
 	keep, marked := q.list[:0], 0
 	for i, r := range q.list {
 		switch {
-		case c.now.boot >= r.deadline && r.proven && r.strong == false && r.minIndex > c.machine.Position().Index:
-			c.refuseRead(r, fsm.CodeNoLeader, "min_index %d is not reached here within the timeout; this node has applied %d", r.minIndex, c.machine.Position().Index)
-		case c.now.boot >= r.deadline, leaderless && r.strong:
+		case c.now.boot >= r.deadline && r.proven && !r.how.Strong && r.index > c.confirmed.Index:
+			c.refuseRead(r, fsm.CodeNoLeader, "min_index %d is not reached here within the timeout; this node has applied %d", r.index, c.confirmed.Index)
+		case c.now.boot >= r.deadline && !r.how.Strong:
+			c.refuseRead(r, fsm.CodeNoLeader, "this node's state is older than max_stale of %d ms, or of unknown age: it has not reached a leader", r.how.MaxStaleMs)
+		case c.now.boot >= r.deadline, leaderless && r.how.Strong:
 			c.refuseRead(r, fsm.CodeNoLeader, "no linearizable read within the timeout: a majority of the members must be up and connected")
 		default:
 			keep = append(keep, r)

@@ -105,27 +105,29 @@ func (c *checker) add(o *simOp) {
 
 // stepped follows the core after each step: entries applied, chains.
 func (c *checker) stepped(n *simNode) {
-	pos := n.core.machine.Position()
-	if pos.Index == n.at {
+	to := n.core.confirmed.Index
+	if to == n.at {
 		return
 	}
 	first, _ := n.storage.FirstIndex()
-	if first = max(first, n.at+1); first <= pos.Index {
-		ents, err := n.storage.Entries(first, pos.Index+1, ^uint64(0))
+	if first = max(first, n.at+1); first <= to {
+		ents, err := n.storage.Entries(first, to+1, ^uint64(0))
 		if err != nil {
-			c.w.failf("%s has applied up to %d and has not the entries: %v", n.name, pos.Index, err)
+			c.w.failf("%s has confirmed up to %d and has not the entries: %v", n.name, to, err)
 		}
 		for _, e := range ents {
 			c.applied(n, e)
 		}
 	}
-	if pos.Index > c.last() {
-		c.w.failf("%s is at %d, but the log ends at %d", n.name, pos.Index, c.last())
+	if to > c.last() {
+		c.w.failf("%s is at %d, but the log ends at %d", n.name, to, c.last())
 	}
-	if e := c.at(pos.Index); e.chain != n.core.machine.Chain() || e.pos != pos {
+	m := n.core.committed()
+	pos := m.Position()
+	if e := c.at(pos.Index); e.chain != m.Chain() || e.pos != pos || pos.Index > to {
 		c.w.failf("%s at %v has another chain than the log's replay at %v", n.name, pos, e.pos)
 	}
-	n.at = pos.Index
+	n.at = to
 }
 
 func (c *checker) appending(n *simNode, jobs []*appendJob) { c.logChecker.appending(jobs) }
@@ -326,7 +328,7 @@ func (c *checker) readDone(n *simNode, r *read) {
 		return
 	}
 	if !o.strong {
-		o.minIndex = max(r.minIndex, c.fastAt[n])
+		o.minIndex = max(r.how.MinIndex, c.fastAt[n])
 		c.fastAt[n] = r.pos.Index
 	}
 	e := c.position(o, r.pos)

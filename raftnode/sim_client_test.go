@@ -303,7 +303,7 @@ func (c *simClient) read(n *simNode, timeout int64) {
 
 func (c *simClient) sendRead(o *simOp, n *simNode, minIndex uint64, timeout int64) {
 	o.node, o.life = n, n.life
-	o.read = &read{strong: o.strong, minIndex: minIndex, timeout: timeout, done: make(chan struct{}, 1)}
+	o.read = &read{how: fsm.ReadHow{Strong: o.strong, MinIndex: minIndex, TimeoutMs: timeout / 1e6}, done: make(chan struct{}, 1)}
 	o.read.f = func(m *fsm.Machine) {
 		o.counts = nil
 		for _, name := range c.w.check.queues {

@@ -51,12 +51,13 @@ func (r *chainRing) note(index, hash uint64) {
 }
 
 func (c *core) ownStatus() status {
-	pos := c.machine.Position()
-	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, c.machine.Chain()},
-		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: c.machine.Bytes(),
+	m := c.committed()
+	pos := m.Position()
+	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, m.Chain()},
+		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(),
 		Base: statusBase{c.clock.base.Index, c.clock.base.Term, c.now.boot - c.clock.base.BootNs, c.clock.base.lost}}
 	for _, p := range c.chains.points {
-		if p.Index > 0 {
+		if p.Index > 0 && p.Index <= c.confirmed.Index {
 			s.Chains = append(s.Chains, p)
 		}
 	}
@@ -86,7 +87,7 @@ func (c *core) onPeerStatus(s status) {
 
 func (c *core) differs(theirs []chainPoint) bool {
 	for _, t := range theirs {
-		if o := c.chains.points[t.Index/chainEvery%chainKept]; o.Index == t.Index && o.Hash != t.Hash {
+		if o := c.chains.points[t.Index/chainEvery%chainKept]; o.Index == t.Index && o.Index <= c.confirmed.Index && o.Hash != t.Hash {
 			return true
 		}
 	}
@@ -119,9 +120,10 @@ func (c *core) view() Status {
 	if c.role == raft.StateLeader {
 		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr progress) { match[id] = pr.Match })
 	}
-	for i, m := range c.machine.Members() {
+	machine := c.committed()
+	for i, m := range machine.Members() {
 		n := NodeStatus{ID: m.ID, Name: m.Name, Peer: m.Peer, Learner: m.Learner, Leader: m.ID == c.leader}
-		session, ok := c.machine.Session(m.ID)
+		session, ok := machine.Session(m.ID)
 		if ok {
 			n.Client, n.Version = session.Start.Client, session.Start.Version
 		}
@@ -155,6 +157,7 @@ func (c *core) view() Status {
 type coreStats struct {
 	leaderChanges, batches, ops, resent, dropped, entries uint64
 	givenBack, hangups, readRounds, snapshots, installs   uint64
+	rollbacks, fast                                       uint64
 }
 
 // machineFacts are the gauges of /metrics that come from the machine.

@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"raftq/fsm"
+)
+
+// forwardsMax bounds the connections to a leader.
+const forwardsMax = 512
+
+func newForwarder() *fasthttp.Client {
+	return &fasthttp.Client{
+		NoDefaultUserAgentHeader: true,
+		MaxConnsPerHost:          forwardsMax,
+		MaxIdleConnDuration:      10 * time.Second,
+		// A write is sent once: whether it took effect is not known afterwards.
+		MaxIdemponentCallAttempts: 1,
+		RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
+		DisablePathNormalizing:    true,
+		MaxResponseBodySize:       requestBytesMax(fsm.BodyMax),
+		Dial:                      (&fasthttp.TCPDialer{Concurrency: forwardsMax}).Dial,
+	}
+}
+
+// forward passes a fast write on to the leader, which alone can answer before
+// commit, and passes its answer back; false when this node answers itself: it
+// leads, knows no leader, or the request was passed on already. A dequeue that may
+// wait stays here: waiting is answered at commit anyway, and here a hang-up is
+// seen.
+func (c *call) forward() (bool, error) {
+	h := &c.ctx.Request.Header
+	if !c.opts.fast || c.ctx.IsGet() || c.opts.waitMs > 0 || len(h.PeekCanonical(fieldForwarded)) > 0 {
+		return false, nil
+	}
+	leader := c.s.replica.LeaderClient()
+	if leader == "" {
+		return false, nil
+	}
+	req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(res)
+	c.ctx.Request.CopyTo(req)
+	req.Header.SetCanonical(fieldForwarded, c.s.nameField)
+	req.Header.Del("Connection")
+	req.SetHost(leader)
+	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+forwardGrace)
+	switch {
+	case errors.Is(err, fasthttp.ErrDialTimeout), errors.Is(err, fasthttp.ErrNoFreeConns):
+		return false, nil // nothing was sent: answer it here
+	case err != nil:
+		return true, &fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: "the leader gave no answer to the forwarded request: " + err.Error()}
+	}
+	if c.conn != nil {
+		if items := receiptsOf(res); len(items) > 0 {
+			c.conn.leaveItems(items)
+		}
+	}
+	res.Header.Del("Connection")
+	res.CopyTo(&c.ctx.Response)
+	c.forwarded = true
+	return true, nil
+}
+
+const forwardGrace = 2 * time.Second
+
+// receiptsOf finds the receipts in a dequeue's answer, whatever its form, so
+// that they are given back when this node's client is gone.
+func receiptsOf(res *fasthttp.Response) (items []fsm.Item) {
+	if res.StatusCode() >= 300 {
+		return nil
+	}
+	if r, ok := fsm.ParseReceipt(res.Header.Peek("Raftq-Receipt")); ok {
+		return append(items, r.Item())
+	}
+	body := res.Body()
+	if mediaType(res.Header.ContentType()) != string(typeFrames) {
+		return appendReceipts(nil, body)
+	}
+	for len(body) >= 4 {
+		n := int(binary.BigEndian.Uint32(body))
+		if len(body) < 8+n {
+			break
+		}
+		items = appendReceipts(items, body[4:4+n])
+		body = body[4+n:]
+		body = body[min(len(body), 4+int(binary.BigEndian.Uint32(body))):]
+	}
+	return items
+}
+
+// appendReceipts finds "receipt" members. A quote inside a string is escaped, so
+// a body cannot look like one.
+func appendReceipts(items []fsm.Item, b []byte) []fsm.Item {
+	member := []byte(`"receipt":"`)
+	for {
+		i := bytes.Index(b, member)
+		if i < 0 {
+			return items
+		}
+		escaped := i > 0 && b[i-1] == '\\'
+		b = b[i+len(member):]
+		if end := bytes.IndexByte(b, '"'); end > 0 && !escaped {
+			if r, ok := fsm.ParseReceipt(b[:end]); ok {
+				items = append(items, r.Item())
+			}
+		}
+	}
+}

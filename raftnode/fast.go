@@ -1,0 +1,63 @@
+package raftnode
+
+import "raftq/fsm"
+
+// answerFast answers the fast requests of an own batch that this leader has
+// just appended and applied, as far as their answers stand on committed ground;
+// the others wait for commit like strong ones.
+//
+// From then on the batch is the only trace of the request: it is proposed again
+// under every leader until it is applied, with marks for what was answered.
+func (c *core) answerFast(a *fsm.Applied) {
+	o := &c.origin
+	i := int(a.Header.Number - o.inflight[0].number)
+	b := o.inflight[i]
+	if !b.fast {
+		return
+	}
+	for i, r := range b.reqs {
+		if r == nil || !r.fast || r.state != reqPacked {
+			continue
+		}
+		res := &a.Results[b.lead+i]
+		flag, ok := c.standsFast(r.op, res)
+		if !ok {
+			continue
+		}
+		if flag != 0 {
+			b.marks = append(b.marks, mark{b.at[i], flag})
+		}
+		res.Fast = true
+		res.Batch = fsm.BatchRef{Node: a.Header.Origin, Epoch: a.Header.Epoch, Number: a.Header.Number}
+		c.stats.fast++
+		c.answer(r, *res)
+		b.reqs[i] = nil // its client has it; the object is used again
+	}
+}
+
+// standsFast tells whether a result may be answered before its entry commits,
+// and how the op is marked when it is proposed again.
+func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
+	if res.Code != fsm.CodeOK || res.Parked || res.Depends > c.confirmed.Index {
+		return 0, false
+	}
+	for i := range res.Items {
+		if it := &res.Items[i]; it.Code != fsm.CodeOK || it.Already || it.Late {
+			return 0, false
+		}
+	}
+	switch op.(type) {
+	case *fsm.Enqueue:
+		return fsm.FlagAnswered, true
+	case *fsm.Dequeue:
+		for i := range res.Jobs {
+			if res.Jobs[i].ID.AtMostOnce() {
+				return 0, false // its lease is committed before it is handed out
+			}
+		}
+		return fsm.FlagVoid, len(res.Jobs) > 0
+	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Extend:
+		return 0, true
+	}
+	return 0, false
+}

@@ -1,0 +1,136 @@
+package raftnode
+
+import (
+	"fmt"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"raftq/fsm"
+)
+
+// speculation lets a leader apply an entry when it appends it, so that applying
+// overlaps replication: when the entry commits, its answers are there.
+//
+// It starts when the machine has applied the first entry of the leader's own
+// term; the log ends there, so from then on every entry that raft hands to the
+// log writer is the machine's next. It ends with any change of role or term: the
+// bound answers are dropped, and the machine goes back to a committed copy. Log
+// entries at or below the confirmed index never change, so the entries between
+// that copy and the confirmed index can be applied again.
+//
+// Copies share structure with the machine and cost nothing but the cloning of
+// what changes after them; they are taken at spaced moments. Whatever leaves the
+// core is of a committed copy, or bound to an index and held until it commits.
+type speculation struct {
+	on     bool
+	bound  []fsm.Applied  // of entries above the confirmed index, in order
+	copies []*fsm.Machine // ascending; the first is the newest that is committed
+	copyAt int64          // boot ns of the last
+	shown  bool           // the head was shown as committed: it must stay so
+}
+
+const (
+	copyEveryNs = 50e6
+	copiesMax   = 4
+)
+
+// startSpeculation begins at a machine whose state is committed.
+func (c *core) startSpeculation() {
+	if i := c.machine.Position().Index; i != c.confirmed.Index {
+		panic(fmt.Sprintf("BUG: speculation starts at entry %d, committed is %d", i, c.confirmed.Index))
+	}
+	c.spec = speculation{on: true, copies: []*fsm.Machine{c.machine.Copy()}, copyAt: c.now.boot}
+}
+
+// speculate applies entries that are on their way to the log.
+func (c *core) speculate(ents []*pb.Entry) {
+	s := &c.spec
+	if !s.on || len(ents) == 0 {
+		return
+	}
+	if s.shown && c.machine.Position().Index == c.confirmed.Index {
+		// What weak reads see must not go back to the copy before.
+		s.copies, s.copyAt = []*fsm.Machine{c.machine.Copy()}, c.now.boot
+	}
+	s.shown = false
+	for _, e := range ents {
+		a, ok := c.apply(e)
+		if !ok {
+			return
+		}
+		if a.Mine && a.Header.Number > 0 {
+			c.answerFast(&a)
+		}
+		s.bound = append(s.bound, a)
+		c.onHead(&a)
+	}
+	if c.now.boot-s.copyAt >= copyEveryNs && len(s.copies) < copiesMax {
+		s.copies = append(s.copies, c.machine.Copy())
+		s.copyAt = c.now.boot
+	}
+}
+
+// confirm returns what an entry did that was applied before it was committed.
+func (s *speculation) confirm(e *pb.Entry) fsm.Applied {
+	if len(s.bound) == 0 || s.bound[0].Position.Index != e.GetIndex() || s.bound[0].Position.Term != e.GetTerm() {
+		panic(fmt.Sprintf("BUG: entry %d of term %d is committed, but the machine has applied another one", e.GetIndex(), e.GetTerm()))
+	}
+	a := s.bound[0]
+	s.bound[0] = fsm.Applied{}
+	if s.bound = s.bound[1:]; len(s.bound) == 0 {
+		s.bound = nil
+	}
+	return a
+}
+
+// forget drops copies older than the newest committed one.
+func (s *speculation) forget(confirmed uint64) {
+	for len(s.copies) > 1 && s.copies[1].Position().Index <= confirmed {
+		s.copies[0] = nil
+		s.copies = s.copies[1:]
+	}
+}
+
+// oldest is the index above which entries must stay in raft's storage.
+func (s *speculation) oldest() uint64 {
+	if !s.on {
+		return ^uint64(0)
+	}
+	return s.copies[0].Position().Index
+}
+
+// committed returns the newest machine whose whole state is committed. Nobody
+// may apply to it.
+func (c *core) committed() *fsm.Machine {
+	if !c.spec.on || c.machine.Position().Index == c.confirmed.Index {
+		c.spec.shown = true
+		return c.machine
+	}
+	return c.spec.copies[0]
+}
+
+// unspeculate goes back to what is committed.
+func (c *core) unspeculate() {
+	s := c.spec
+	c.spec = speculation{}
+	if !s.on || c.machine.Position().Index == c.confirmed.Index {
+		return
+	}
+	c.stats.rollbacks++
+	c.machine = s.copies[0]
+	from := c.machine.Position().Index + 1
+	if from > c.confirmed.Index {
+		return
+	}
+	ents, err := c.cfg.storage.Entries(from, c.confirmed.Index+1, ^uint64(0))
+	if err != nil {
+		c.halt(fmt.Errorf("roll back to entry %d: entries from %d on: %w", c.confirmed.Index, from, err))
+		return
+	}
+	for _, e := range ents {
+		// Their answers were given when they were committed.
+		if _, ok := c.apply(e); !ok {
+			return
+		}
+	}
+}
