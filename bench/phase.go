@@ -102,7 +102,9 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 	defer limit.Stop()
 	warm := time.NewTimer(p.warmup)
 	defer warm.Stop()
-	collected := 0.0
+	interval := p.interval()
+	collect := time.NewTicker(interval)
+	defer collect.Stop()
 	meter := rateMeter{last: started}
 	for {
 		select {
@@ -111,7 +113,7 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 				begun = true
 				p.begin()
 				limit.Reset(p.measured)
-				collected = p.second()
+				collect.Reset(interval)
 			}
 		case <-limit.C:
 			return
@@ -119,14 +121,21 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 			return
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			if begun && p.second()-collected >= 1 {
-				collected += 1
+		case <-collect.C:
+			if begun {
 				p.run.rec.collect(p.second())
 			}
+		case now := <-ticker.C:
 			p.tell(&meter, started, now)
 		}
 	}
+}
+
+// interval is the length of a point of the series: a second, less in a short
+// run, more in one so long that there would be too many.
+func (p *phase) interval() time.Duration {
+	short := min(max(p.measured/40, 250*time.Millisecond), time.Second)
+	return max(short, p.measured/600)
 }
 
 // rateMeter turns a count into a rate.

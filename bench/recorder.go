@@ -80,7 +80,7 @@ type recorder struct {
 	total  [opCount]*hdrhistogram.Histogram
 	spare  *hdrhistogram.Histogram
 	series [opCount][]Point
-	tick   int // seconds collected
+	last   float64 // second of the last collect
 }
 
 func newRecorder(shards int) *recorder {
@@ -157,11 +157,12 @@ func (r *recorder) failed(s *shard, o op, code string, n int64) {
 }
 
 // collect moves what was recorded since the last time into the totals, as a
-// point of the series at that second.
+// point of the series that ends at that second.
 func (r *recorder) collect(second float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tick++
+	length := second - r.last
+	r.last = second
 	for o := range opCount {
 		r.spare.Reset()
 		for _, s := range r.shards {
@@ -181,7 +182,7 @@ func (r *recorder) collect(second float64) {
 		}
 		r.total[o].Merge(r.spare)
 		r.series[o] = append(r.series[o], Point{
-			Second: second, Requests: n,
+			Second: second, Length: length, Requests: n,
 			P50: r.spare.ValueAtQuantile(50), P99: r.spare.ValueAtQuantile(99), Max: r.spare.Max(),
 		})
 	}

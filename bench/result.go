@@ -81,9 +81,10 @@ type CurvePoint struct {
 	Ns         int64   `json:"ns"`
 }
 
-// Point is about one second of the run; Second is its end.
+// Point is about a short part of the run, of a length and up to a second.
 type Point struct {
 	Second   float64 `json:"second"`
+	Length   float64 `json:"length"`
 	Requests int64   `json:"requests"`
 	P50      int64   `json:"p50_ns"`
 	P99      int64   `json:"p99_ns"`

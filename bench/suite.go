@@ -131,7 +131,7 @@ func addRatio(bars []Bar, o op, fast, other *Result, what string) []Bar {
 		return bars
 	}
 	bar := Bar{
-		What:  fmt.Sprintf("%s, %s: p50 of a fast %s / %s", fast.Config.Workload, plural(fast.Config.Connections, "connection"), a.Name, what),
+		What:  fmt.Sprintf("%s: p50 of %s / %s", fast.Config.label(), a.Name, what),
 		Value: float64(a.Latency.P50) / float64(b.Latency.P50),
 		Note:  fmt.Sprintf("%s / %s", formatNs(a.Latency.P50), formatNs(b.Latency.P50)),
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -172,7 +173,7 @@ func threeDigits(v float64) string {
 
 // formatRate writes a rate with thousands apart.
 func formatRate(v float64) string {
-	if v < 100 {
+	if v < 100 && v != math.Trunc(v) {
 		return threeDigits(v)
 	}
 	s := strconv.FormatFloat(v, 'f', 0, 64)

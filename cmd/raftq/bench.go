@@ -121,8 +121,8 @@ func (p *benchPlan) flags(cmd *cobra.Command) {
 // configs are the runs that the command line asks for.
 func (p *benchPlan) configs() ([]bench.Config, error) {
 	var all []bench.Config
-	for _, consistency := range p.consistencies {
-		for _, connections := range p.connections {
+	for _, connections := range p.connections {
+		for _, consistency := range p.consistencies {
 			c := p.cfg
 			c.Consistency, c.Connections = consistency, connections
 			for _, e := range strings.Split(p.endpoints, ",") {
