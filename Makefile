@@ -8,7 +8,7 @@ LDFLAGS := -X main.buildVersion=$(VERSION)
 FUZZ_TIME    ?= 10s
 BENCH_TIME   ?= 1s
 CRASH_ROUNDS ?= 20
-SIM_SEEDS    ?= 200
+SIM_SEEDS    ?= 5000
 
 .PHONY: help build demo dev test race lint fmt fuzz bench test-crash sim check clean
 
@@ -51,7 +51,7 @@ test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency
 
 sim: ## SIM_SEEDS seeds of the simulator
-	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 60m -run TestSim ./raftnode
+	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
 
 check: lint test ## what CI runs, and the race detector on the parts with goroutines
 	$(GO) test -race -short -timeout 12m ./cluster ./cmd/raftq ./httpapi ./raftnode ./wal

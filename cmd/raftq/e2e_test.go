@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +38,11 @@ func self(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// cleanEnviron is our environment without settings of raftq.
+func cleanEnviron() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, envPrefix) })
 }
 
 // startNodes runs a cluster of real processes until the test ends.
@@ -203,7 +209,7 @@ func TestServeRefuses(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			cmd := exec.CommandContext(within(t, 20*time.Second), self(t), append([]string{"serve"}, r.args...)...)
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), beRaftq, r.env)
+			cmd.Env = append(cleanEnviron(), beRaftq, r.env)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != r.code || !strings.Contains(string(out), r.want) {
