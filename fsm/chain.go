@@ -83,3 +83,7 @@ func (m *Machine) noteGrant(k Key, grant uint32) {
 func (m *Machine) noteWaiter(w *waiter) {
 	m.run.outcome = binary.BigEndian.AppendUint64(append(m.run.outcome, noteWaiter), w.seq)
 }
+
+func (m *Machine) noteReap(jobs int) {
+	m.run.outcome = binary.BigEndian.AppendUint32(append(m.run.outcome, noteReap), uint32(jobs))
+}

@@ -189,10 +189,11 @@ func (m *Machine) deleteQueue(op *DeleteQueue) Code {
 
 // reap removes up to budget jobs of deleted queues.
 func (m *Machine) reap(budget int) {
+	before := m.jobs.Len()
 	for budget > 0 {
 		number, _, ok := m.doomed.Min()
 		if !ok {
-			return
+			break
 		}
 		q := m.ownQueue(m.queueOf(number))
 		for ; budget > 0 && q.jobs() > 0; budget-- {
@@ -203,6 +204,9 @@ func (m *Machine) reap(budget int) {
 			it, _ := m.jobs.Get(jobItem{key: k})
 			m.reapJob(q, it)
 		}
+	}
+	if n := before - m.jobs.Len(); n > 0 {
+		m.noteReap(n)
 	}
 }
 

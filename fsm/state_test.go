@@ -58,8 +58,14 @@ func TestChainVectors(t *testing.T) {
 	if got, want := r.m.Hash(), uint64(0xfa1c97254090a0c9); got != want {
 		t.Errorf("state hash %#x, want %#x", got, want)
 	}
+	// Timers, and jobs that are reaped.
+	r.now += 100_000
+	r.apply(t)
+	if got, want := r.m.Chain(), uint64(0xf4ccad9dbfbfc345); got != want {
+		t.Errorf("chain after timers %#x, want %#x", got, want)
+	}
 	r.m.Apply(r.m.Position().Index+1, 2, nil, r.self)
-	if got, want := r.m.Chain(), uint64(0x005e6ee1be749b32); got != want {
+	if got, want := r.m.Chain(), uint64(0x855d852e91a50e15); got != want {
 		t.Errorf("chain after an empty entry %#x, want %#x", got, want)
 	}
 }
