@@ -218,7 +218,7 @@ func (d *demoRun) print(s demoSum) {
 	line("enqueues answered", s.answered, "")
 	unknown := ""
 	if s.unknown > 0 {
-		unknown = fmt.Sprintf("%s died before it answered: there are %d of them, %d are not there; sent anew", s.victim, s.unknownIn, s.unknown-s.unknownIn)
+		unknown = fmt.Sprintf("%s died before it answered; %d turned out to be there, %d not; sent anew", s.victim, s.unknownIn, s.unknown-s.unknownIn)
 	}
 	line("enqueues of unknown outcome", s.unknown, unknown)
 	line("jobs delivered", s.delivered, "")
