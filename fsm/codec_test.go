@@ -101,6 +101,22 @@ func dump(ops []Op) string {
 	return b.String()
 }
 
+// TestStamps proves that a batch is addressed, stamped and marked in place, and
+// nothing else of it changes.
+func TestStamps(t *testing.T) {
+	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
+	data := EncodeBatch(h, &NodeBack{}, &DeleteQueue{Queue: "q"})
+	SetBatchTerm(data, 1<<40)
+	SetBatchTime(data, 1<<41)
+	MarkOp(data[BatchHeaderSize+opHeaderSize:], FlagVoid)
+	h.Term, h.TimeMs = 1<<40, 1<<41
+	want := EncodeBatch(h, &NodeBack{}, &DeleteQueue{Queue: "q"})
+	want[BatchHeaderSize+opHeaderSize+1] = FlagVoid
+	if !bytes.Equal(data, want) {
+		t.Errorf("got %x\nwant %x", data, want)
+	}
+}
+
 // TestNewer proves that what a newer build may have written stops this one, and
 // that damage is told from that.
 func TestNewer(t *testing.T) {

@@ -52,7 +52,7 @@ func TestTTLMinutes(t *testing.T) {
 		once  bool
 		want  uint16
 	}{{0, false, 0xffff}, {0, true, 0xfffe}, {59_999, false, 1}, {59_999, true, 0}, {120_000, false, 3}, {120_000, true, 2}, {86400_000, true, 1440}, {TTLMaxMs, false, 0xffff}} {
-		if got := ttlMinutes(c.ttlMs, c.once); got != c.want {
+		if got := ttlMinutes(c.ttlMs, c.once); got != c.want || (ID{Minutes: got}).AtMostOnce() != c.once {
 			t.Errorf("%d ms, at most once %v: %#x, want %#x", c.ttlMs, c.once, got, c.want)
 		}
 	}

@@ -2,7 +2,9 @@ package fsm
 
 import (
 	"fmt"
+	"math/rand"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -336,5 +338,44 @@ func TestNoGarbage(t *testing.T) {
 	got = testing.AllocsPerRun(200, func() { r.applyData(t, entries[i]); i++ })
 	if got > 1 {
 		t.Errorf("%.1f allocations for a dequeue that finds nothing", got)
+	}
+}
+
+// TestTurns proves that waiters' turns come in their order.
+func TestTurns(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	var h turns
+	var want []uint64
+	for range 1000 {
+		seq := random.Uint64() >> 40
+		h.push(turn{seq, 1})
+		want = append(want, seq)
+		if random.Intn(3) == 0 {
+			slices.Sort(want)
+			if got := h.pop(); got.seq != want[0] {
+				t.Fatalf("turn %d, want %d", got.seq, want[0])
+			}
+			want = want[1:]
+		}
+	}
+}
+
+// TestMembers proves that genesis is the same whatever order the members come
+// in, and that the table is the caller's to change.
+func TestMembers(t *testing.T) {
+	members := []Member{{ID: 3, Name: "c"}, {ID: 1, Name: "a", Peer: "http://a"}, {ID: 2, Learner: true}}
+	a := New(members)
+	slices.Reverse(members)
+	b := New(members)
+	if a.Hash() != b.Hash() || a.Chain() != b.Chain() || a.Position() != (Position{1, 1, 0}) {
+		t.Errorf("two geneses")
+	}
+	got := a.Members()
+	if got[0].Peer != "http://a" || !got[1].Learner || got[2].Name != "c" {
+		t.Errorf("%+v", got)
+	}
+	got[0].Name = "changed"
+	if a.Members()[0].Name != "a" {
+		t.Errorf("the table is shared")
 	}
 }
