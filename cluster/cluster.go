@@ -102,7 +102,7 @@ func (c *Cluster) Endpoints() string {
 func (c *Cluster) initialCluster() string {
 	var all []string
 	for _, n := range c.Nodes {
-		all = append(all, n.Name+"=http://"+n.Peer)
+		all = append(all, n.Name+"=http://"+n.peerVia())
 	}
 	return strings.Join(all, ",")
 }

@@ -15,6 +15,7 @@ import (
 type Node struct {
 	Name               string
 	Client, Resp, Peer string // host:port
+	PeerVia            string // host:port by which the others reach Peer; set before any start
 	DataDir, LogFile   string
 	Args               []string // further flags of serve; may be changed between starts
 
@@ -107,8 +108,16 @@ func (n *Node) flags() []string {
 		"--data-dir", n.DataDir,
 		"--listen-client", n.Client,
 		"--listen-peer", n.Peer,
+		"--advertise-peer", "http://" + n.peerVia(),
 		"--initial-cluster", n.cluster.initialCluster(),
 	}, n.Args...)
+}
+
+func (n *Node) peerVia() string {
+	if n.PeerVia != "" {
+		return n.PeerVia
+	}
+	return n.Peer
 }
 
 // cleanEnv drops raftq's own variables: what the parent was told is not for

@@ -49,6 +49,16 @@ const electionTimeout = time.Second
 // stays for a look.
 func start(t *testing.T, nodes int, args ...string) (*cluster.Cluster, context.Context) {
 	t.Helper()
+	c, ctx := layOut(t, nodes, args...)
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c, ctx
+}
+
+// layOut is start without starting.
+func layOut(t *testing.T, nodes int, args ...string) (*cluster.Cluster, context.Context) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "raftq-"+t.Name()+"-")
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +77,6 @@ func start(t *testing.T, nodes int, args ...string) (*cluster.Cluster, context.C
 			os.RemoveAll(dir)
 		}
 	})
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return c, ctx
 }
 

@@ -190,6 +190,7 @@ func (t *transport) fetch(url string) (s status, err error) {
 	if err != nil {
 		return s, err
 	}
+	req.Header.Set("X-Server-From", types.ID(t.n.id).String())
 	res, err := t.client.Do(req)
 	if err != nil {
 		return s, err
