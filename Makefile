@@ -24,8 +24,8 @@ demo: build ## three nodes, 1000 jobs, kill -9 of the leader: nothing is lost
 dev: build ## three nodes in this terminal, data in ./raftq-local
 	bin/raftq local
 
-test: ## all tests
-	$(GO) test -timeout 12m ./...
+test: ## all tests, one package at a time: some measure time, some use both cores
+	$(GO) test -p 1 -timeout 14m ./...
 
 race: ## all tests under the race detector
 	$(GO) test -race -timeout 20m ./...
