@@ -234,6 +234,9 @@ func (m *measurement) afterwards(ctx context.Context) {
 // fillIn puts what was recorded into the result.
 func (m *measurement) fillIn(r *run) {
 	from, until := r.rec.from.Load(), r.rec.until.Load()
+	if from > until {
+		m.note("it was over before the warm-up was: nothing is measured")
+	}
 	m.result.Seconds = max(0, float64(until-from)/1e9)
 	m.result.Errors = r.rec.failures()
 	for o := range opCount {
