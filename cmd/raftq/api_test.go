@@ -147,8 +147,8 @@ func TestClientCommands(t *testing.T) {
 			out:       `{"id":"D-1","new":1}` + "\n",
 		},
 		{
-			name: "dequeue", args: []string{"dequeue", "q", "--max", "3", "--wait", "5s"},
-			exchanges: []exchange{{"POST /v1/queues/q/dequeue?max=3&wait=5s ", `200 {"jobs":[{"id":"D-1","receipt":"D-1.1.t","body":"one"},{"id":"D-2","receipt":"D-2.1.t","body":"two\nlines"},{"id":"D-3","receipt":"D-3.1.t","body_base64":"/w=="}]}`}},
+			name: "dequeue", args: []string{"dequeue", "q", "--max", "3", "--wait", "5s", "--consistency", "fast"},
+			exchanges: []exchange{{"POST /v1/queues/q/dequeue?consistency=fast&max=3&wait=5s ", `200 {"jobs":[{"id":"D-1","receipt":"D-1.1.t","body":"one"},{"id":"D-2","receipt":"D-2.1.t","body":"two\nlines"},{"id":"D-3","receipt":"D-3.1.t","body_base64":"/w=="}]}`}},
 			out:       "D-1.1.t\tone\nD-2.1.t\t\"two\\nlines\"\nD-3.1.t\t\"\\xff\"\n",
 		},
 		{

@@ -51,7 +51,7 @@ When no job came the exit code is 3.`,
 				return err
 			}
 			query := url.Values{}
-			optionFlags(cmd, query, "max", "wait", "lease", "consumer", "timeout")
+			optionFlags(cmd, query, "max", "wait", "lease", "consumer", "timeout", "consistency")
 			var got deliveredList
 			// A job that was taken and never seen comes again after its lease.
 			printed, err := s.call(request{method: http.MethodPost, path: queuePath(args[0], "/dequeue"), query: query, repeatable: true}, &got)
@@ -86,6 +86,7 @@ When no job came the exit code is 3.`,
 	f.String("lease", "", "how long the jobs are yours")
 	f.String("consumer", "", "your name, shown to people")
 	f.String("timeout", "", "how long to wait for the commit")
+	f.String("consistency", "strong", "strong, or fast: answered before the commit")
 	f.BoolVar(&ack, "ack", false, "ack the jobs once they are printed")
 	return cmd
 }

@@ -33,7 +33,7 @@ since that could make two of it; the exit code is 6.`,
 				return fmt.Errorf("read the body: %w", err)
 			}
 			query := url.Values{}
-			optionFlags(cmd, query, "priority", "delay", "at", "ttl", "lease", "at-most-once", "max-failures", "timeout")
+			optionFlags(cmd, query, "priority", "delay", "at", "ttl", "lease", "at-most-once", "max-failures", "timeout", "consistency")
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, "=")
 				if !ok {
@@ -61,6 +61,7 @@ since that could make two of it; the exit code is 6.`,
 	f.Bool("at-most-once", false, "never deliver the job twice, rather lose it")
 	f.String("max-failures", "", "the job is dead after so many failures, 0 = never")
 	f.String("timeout", "", "how long to wait for the commit")
+	f.String("consistency", "strong", "strong, or fast: answered before the commit")
 	f.StringArrayVar(&headers, "header", nil, "a header, name=value (may be repeated)")
 	return cmd
 }
