@@ -6,11 +6,12 @@ LDFLAGS := -X main.buildVersion=$(VERSION)
 
 # How long: for each fuzz target, for each benchmark, and rounds of kill -9.
 FUZZ_TIME    ?= 10s
-BENCH_TIME   ?= 1s
+BENCH_TIME   ?= 100ms
+BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 
-.PHONY: help build demo dev test race lint fmt fuzz bench test-crash sim check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash sim check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,8 +45,16 @@ fuzz: ## every fuzz target for FUZZ_TIME
 		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) "$$(dirname $$file)"; \
 	done
 
-bench: ## every benchmark for BENCH_TIME
-	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCH_TIME) ./...
+bench: ## every benchmark, BENCH_COUNT times for BENCH_TIME, against docs/bench-baseline.txt
+	@mkdir -p bin
+	$(GO) test -p 1 -run '^$$' -bench . -benchmem -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./fsm ./httpapi ./snapshot ./wal > bin/bench.txt || { cat bin/bench.txt; exit 1; }
+	$(GO) tool benchstat $(wildcard docs/bench-baseline.txt) bin/bench.txt
+
+bench-baseline: bench ## makes what bench measures the baseline
+	cp bin/bench.txt docs/bench-baseline.txt
+
+bench-report: build ## three nodes, the standard set, tables in docs/performance.md, charts in bin/bench-report.html
+	bin/raftq bench report --docs docs/performance.md --html bin/bench-report.html --json bin/bench-report.json
 
 test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency

@@ -299,8 +299,13 @@ func (c *client) answered(f *flight) bool {
 	if status == 207 {
 		return c.answeredInPart(f, now)
 	}
+	if status == 404 && f.op == opRead && r.cfg.Consistency == Fast {
+		// A fast read shows what is committed; the job or its queue is not yet.
+		r.rec.empty(c.shard, f.op, f.sent)
+		return true
+	}
 	if status > 207 {
-		c.refused(f, errorCode(status, c.resp.body), int64(1))
+		c.refused(f, errorCode(status, c.resp.body), 1)
 		return false
 	}
 	switch f.op {
@@ -333,7 +338,7 @@ func (c *client) answered(f *flight) bool {
 			r.ledger.nacked(f.held)
 		}
 	}
-	r.rec.answered(c.shard, f.op, f.sent, now, f.jobs, status)
+	r.rec.answered(c.shard, f.op, f.sent, now, f.jobs, status, c.resp.fast)
 	return true
 }
 
@@ -387,7 +392,7 @@ func (c *client) answeredInPart(f *flight, now int64) bool {
 			c.run.ledger.nacked(f.held[i : i+1])
 		}
 	}
-	c.run.rec.answered(c.shard, f.op, f.sent, now, good, 207)
+	c.run.rec.answered(c.shard, f.op, f.sent, now, good, 207, c.resp.fast)
 	return false
 }
 

@@ -69,7 +69,7 @@ func TestRecorderMerges(t *testing.T) {
 	r.until.Store(1e12)
 	for i := range 1000 {
 		sent := int64(1000 + i)
-		r.answered(r.shards[i%3], opEnqueue, sent, sent+int64(i+1)*1000, 2, 201)
+		r.answered(r.shards[i%3], opEnqueue, sent, sent+int64(i+1)*1000, 2, 201, i%2 == 0)
 		if i == 499 {
 			r.collect(1)
 		}
@@ -77,7 +77,7 @@ func TestRecorderMerges(t *testing.T) {
 	r.collect(2)
 	r.collect(3)
 	sum, h := r.sums(opEnqueue), r.total[opEnqueue]
-	if sum.requests != 1000 || sum.jobs != 2000 || sum.inWindow != 2000 || sum.statuses[201] != 1000 || h.TotalCount() != 1000 {
+	if sum.requests != 1000 || sum.jobs != 2000 || sum.inWindow != 2000 || sum.statuses[201] != 1000 || sum.fast != 500 || h.TotalCount() != 1000 {
 		t.Errorf("%d requests, %d jobs, %d in the window, %d in the histogram", sum.requests, sum.jobs, sum.inWindow, h.TotalCount())
 	}
 	l := latencyOf(h)
@@ -100,13 +100,13 @@ func TestRecorderMerges(t *testing.T) {
 func TestRecorderWindow(t *testing.T) {
 	r := newRecorder(1)
 	s := r.shards[0]
-	r.answered(s, opAck, 5, 6, 1, 200) // before anything is measured
+	r.answered(s, opAck, 5, 6, 1, 200, false) // before anything is measured
 	r.from.Store(100)
 	r.until.Store(200)
-	r.answered(s, opAck, 99, 150, 1, 200)
-	r.answered(s, opAck, 100, 150, 1, 200)
-	r.answered(s, opAck, 150, 900, 1, 200)
-	r.answered(s, opAck, 200, 201, 1, 200)
+	r.answered(s, opAck, 99, 150, 1, 200, false)
+	r.answered(s, opAck, 100, 150, 1, 200, false)
+	r.answered(s, opAck, 150, 900, 1, 200, false)
+	r.answered(s, opAck, 200, 201, 1, 200, false)
 	r.failed(s, opAck, "timeout", 2)
 	r.failed(s, opAck, "eof", 3)
 	r.collect(1)

@@ -32,6 +32,10 @@ var opNames = [opCount]string{"enqueue", "dequeue", "ack", "nack", "extend", "re
 // isRequest tells operations from measurements that are no request.
 func (o op) isRequest() bool { return o < opDelivery }
 
+// writes tells the operations whose answer may come before or after the commit.
+// A dequeue that waited is always answered after it.
+func (o op) writes() bool { return o < opRead }
+
 // Bounds of a histogram, in nanoseconds: 64 ns steps at the low end, three
 // digits above.
 const (
@@ -67,7 +71,8 @@ type counts struct {
 	requests int64 // answered well
 	jobs     int64 // job operations in them
 	inWindow int64 // those of them that were answered within the measured time
-	empty    int64 // dequeues that found nothing
+	fast     int64 // requests that were answered before the commit
+	empty    int64 // dequeues and fast reads that found nothing
 	statuses [600]int32
 }
 
@@ -94,9 +99,9 @@ func newRecorder(shards int) *recorder {
 }
 
 // answered records a request that was answered well: when it should have been
-// sent and when it was answered, in ns since the run began, and how many job
-// operations it held.
-func (r *recorder) answered(s *shard, o op, sent, done int64, jobs, status int) {
+// sent and when it was answered, in ns since the run began, how many job
+// operations it held, and whether the answer came before the commit.
+func (r *recorder) answered(s *shard, o op, sent, done int64, jobs, status int, fast bool) {
 	s.jobs.Add(int64(jobs))
 	if sent < r.from.Load() || sent >= r.until.Load() {
 		return
@@ -107,6 +112,9 @@ func (r *recorder) answered(s *shard, o op, sent, done int64, jobs, status int) 
 	c.jobs += int64(jobs)
 	if done < r.until.Load() {
 		c.inWindow += int64(jobs)
+	}
+	if fast {
+		c.fast++
 	}
 	if status >= 0 && status < len(c.statuses) {
 		c.statuses[status]++
@@ -138,7 +146,7 @@ func (s *shard) record(o op, ns int64) {
 	_ = s.second[o].RecordValue(min(max(ns, 0), latencyMax))
 }
 
-// empty counts a dequeue that found nothing.
+// empty counts a request that was answered well and found nothing.
 func (r *recorder) empty(s *shard, o op, sent int64) {
 	if sent < r.from.Load() || sent >= r.until.Load() {
 		return
@@ -205,6 +213,7 @@ func (r *recorder) sums(o op) (sum counts) {
 		sum.requests += c.requests
 		sum.jobs += c.jobs
 		sum.inWindow += c.inWindow
+		sum.fast += c.fast
 		sum.empty += c.empty
 		for i, n := range c.statuses {
 			sum.statuses[i] += n

@@ -21,7 +21,7 @@ func testResult(name, workload, consistency string, p50 int64) *Result {
 		panic(err)
 	}
 	op := OpResult{
-		Name: "enqueue", Requests: 1000, Jobs: 1000, Rate: 12345.6, Statuses: map[int]int64{202: 1000},
+		Name: "enqueue", Requests: 1000, Jobs: 1000, Rate: 12345.6, Fast: 1000, Statuses: map[int]int64{202: 1000},
 		Latency: Latency{P50: p50, P90: 2 * p50, P99: 3 * p50, P999: 4 * p50, P9999: 5 * p50, Max: 6 * p50},
 		Curve:   []CurvePoint{{0, p50 / 2}, {50, p50}, {99, 3 * p50}},
 		Series:  []Point{{1, 1, 500, p50, 3 * p50, 6 * p50}, {2, 1, 500, p50, 3 * p50, 4 * p50}},

@@ -21,6 +21,7 @@ type response struct {
 	status  int
 	receipt []byte // Raftq-Receipt
 	body    []byte
+	fast    bool // 202, or Raftq-Batch: answered before the commit
 	close   bool // the server closes the connection after it
 }
 
@@ -122,7 +123,7 @@ func (resp *response) parse(head []byte) (length int, err error) {
 	if !ok || status < 200 {
 		return 0, fmt.Errorf("%w: status %q", errAnswer, head[9:12])
 	}
-	resp.status, length = status, -1
+	resp.status, length, resp.fast = status, -1, status == 202
 	lines := head[bytes.IndexByte(head, '\n')+1:]
 	for len(lines) > 2 {
 		end := bytes.IndexByte(lines, '\n')
@@ -144,6 +145,8 @@ func (resp *response) parse(head []byte) (length int, err error) {
 		case 'r':
 			if v := fieldValue(line, "raftq-receipt"); v != nil {
 				resp.receipt = v
+			} else if fieldValue(line, "raftq-batch") != nil {
+				resp.fast = true
 			}
 		case 't':
 			if v := fieldValue(line, "transfer-encoding"); v != nil {

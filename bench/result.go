@@ -54,10 +54,11 @@ type Result struct {
 // OpResult is one operation of a run. Latencies are in nanoseconds.
 type OpResult struct {
 	Name     string        `json:"name"`
-	Requests int64         `json:"requests"` // answered well
-	Jobs     int64         `json:"jobs"`     // job operations in them
-	Rate     float64       `json:"rate"`     // job operations a second within the measured time
-	Empty    int64         `json:"empty,omitempty"`
+	Requests int64         `json:"requests"`        // answered well
+	Jobs     int64         `json:"jobs"`            // job operations in them
+	Rate     float64       `json:"rate"`            // job operations a second within the measured time
+	Fast     int64         `json:"fast,omitempty"`  // requests that were answered before the commit
+	Empty    int64         `json:"empty,omitempty"` // dequeues and fast reads that found nothing
 	Statuses map[int]int64 `json:"statuses,omitempty"`
 	Latency  Latency       `json:"latency_ns"`
 	Curve    []CurvePoint  `json:"curve"`

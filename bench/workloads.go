@@ -45,13 +45,18 @@ func (c *client) takeAndAck(o op, n int, wait bool) {
 	c.ackAll()
 }
 
-// ackAll acks all that the client holds, as many in a request as a batch has.
+// ackAll acks all that the client holds, as many in a request as a batch has,
+// and as many requests at once as the pipeline has.
 func (c *client) ackAll() {
-	now := c.run.now()
-	for i := 0; i < len(c.held); i += c.run.cfg.Batch {
-		c.addSettle(opAck, now, c.held[i:min(i+c.run.cfg.Batch, len(c.held))])
+	for i := 0; i < len(c.held); {
+		now := c.run.now()
+		for n := 0; n < c.run.cfg.Pipeline && i < len(c.held); n++ {
+			end := min(i+c.run.cfg.Batch, len(c.held))
+			c.addSettle(opAck, now, c.held[i:end])
+			i = end
+		}
+		c.roundTrip()
 	}
-	c.roundTrip()
 	c.held = c.held[:0]
 }
 
@@ -63,14 +68,31 @@ func (c *client) consumeLoop() {
 }
 
 // drainLoop dequeues and acks until the jobs are gone.
-func (c *client) drainLoop() {
-	for c.turn(c.run.cfg.Pipeline) {
+func (c *client) drainLoop() { c.drain(1) }
+
+// holdMax is how many answers a connection of the dequeue workload takes before
+// it acks their jobs. An ack right after its dequeue would wait for the
+// commit of that, and a fast one would look as slow as a strong one.
+const holdMax = 64
+
+// dequeueLoop dequeues some jobs, then acks them, until the jobs are gone.
+func (c *client) dequeueLoop() {
+	c.drain(holdMax)
+	c.ackAll()
+}
+
+// drain dequeues and acks after every n answers.
+func (c *client) drain(n int) {
+	for taken := 0; c.turn(c.run.cfg.Pipeline); {
 		for _, at := range c.due {
 			c.addDequeue(opDequeue, at, false)
 		}
 		c.foundNone = false
 		c.roundTrip()
-		c.ackAll()
+		if taken += len(c.due); taken >= n || c.foundNone {
+			c.ackAll()
+			taken = 0
+		}
 		if c.foundNone { // others may still hold jobs, but none is left to take
 			c.run.stop()
 			return

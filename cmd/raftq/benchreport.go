@@ -22,10 +22,11 @@ import (
 type reportPlan struct {
 	docs, html, json, dir string
 	measured, limit       time.Duration
+	set                   func(endpoints []string, echo string, measured time.Duration) []bench.SuiteGroup
 }
 
 func benchReportCmd() *cobra.Command {
-	var p reportPlan
+	p := reportPlan{set: bench.StandardSet}
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Start a cluster, run the standard set, write tables and charts",
@@ -87,7 +88,7 @@ func (p *reportPlan) carryOut(ctx context.Context, out, progress io.Writer) (err
 	defer echo.Close()
 
 	rep := &bench.Report{Title: "raftq: the standard set", Time: time.Now(), Command: "make bench-report", Environment: env}
-	set := bench.StandardSet(strings.Split(c.Endpoints(), ","), echo.Addr, p.measured)
+	set := p.set(strings.Split(c.Endpoints(), ","), echo.Addr, p.measured)
 	runErr := bench.RunSuite(ctx, set, bench.NewTeller(progress), rep)
 	if err := errors.Join(rep.WriteTable(out), p.write(rep, out)); err != nil {
 		return err

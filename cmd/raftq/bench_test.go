@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"raftq/bench"
+)
+
+// A real node is measured in both consistencies: no request fails, each job is
+// delivered and acked once, the node's counters are read, the reports are
+// written, and no queue stays behind.
+func TestBench(t *testing.T) {
+	c := startNodes(t, 1)
+	dir := t.TempDir()
+	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
+	out := mustRun(t, c, "bench", "--workload", "mixed", "--consistency", "strong,fast", "--connections", "3", "--duration", "300ms",
+		"--warmup", "50ms", "--check", "--json", jsonFile, "--html", htmlFile)
+	if n := strings.Count(out, "check passed"); n != 2 {
+		t.Errorf("%d checks passed, want 2\n%s", n, out)
+	}
+	rep, err := bench.ReadReport(jsonFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rep.Groups[0].Runs {
+		if len(r.Nodes) != 1 || r.Nodes[0].Fsyncs == 0 || r.Nodes[0].WALBytes == 0 || r.Nodes[0].RSSBytes == 0 {
+			t.Errorf("%s: %+v", r.Config.Name, r.Nodes)
+		}
+	}
+	if page, err := os.ReadFile(htmlFile); err != nil || !bytes.Contains(page, []byte("mixed fast, 3 connections")) {
+		t.Errorf("report: %v", err)
+	}
+	if out := mustRun(t, c, "bench", "--workload", "batch", "--batch", "10", "--duration", "100ms", "--warmup", "0s", "--check"); !strings.Contains(out, "check passed") {
+		t.Error(out)
+	}
+	var left struct{ Queues []struct{ Queue string } }
+	if err := json.Unmarshal([]byte(mustRun(t, c, "stats", "-o", "json")), &left); err != nil || len(left.Queues) != 0 {
+		t.Errorf("%v, left behind: %+v", err, left.Queues)
+	}
+	code, out, errs := raftqRun(t, "", "bench", "render", jsonFile, jsonFile)
+	if code != exitOK || strings.Count(out, "b.json: mixed strong") < 2 {
+		t.Errorf("render: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// The report starts its own nodes and echo server, compares what belongs
+// together, fills the tables of a document, and leaves nothing behind.
+func TestBenchReport(t *testing.T) {
+	t.Setenv("BE_RAFTQ", "1") // for the children
+	dir := t.TempDir()
+	docs := filepath.Join(dir, "doc.md")
+	if err := os.WriteFile(docs, []byte("head\n<!-- bench-report:begin --><!-- bench-report:end -->\ntail\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := reportPlan{docs: docs, dir: data, measured: 150 * time.Millisecond, limit: time.Minute}
+	p.set = func(endpoints []string, echo string, measured time.Duration) []bench.SuiteGroup {
+		g := bench.StandardSet(endpoints, echo, measured)[0]
+		g.Configs = g.Configs[:3] // strong and fast at one connection, echo
+		return []bench.SuiteGroup{g}
+	}
+	var out, progress bytes.Buffer
+	if err := p.carryOut(within(t, 2*time.Minute), &out, &progress); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), progress.String())
+	}
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"head\n", "| echo, 1 connection | enqueue |", "| enqueue fast, 1 connection to the leader: p50 of enqueue / echo |", "\ntail\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) != 0 {
+		t.Errorf("%v, left behind: %v", err, left)
+	}
+}
+
+// A command line that makes no sense ends with its own exit code and the name
+// of what is wrong.
+func TestBenchUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--workload", "dance"}, "workload"},
+		{[]string{"--consistency", "maybe"}, "consistency"},
+		{[]string{"--connections", "0"}, ""},
+		{[]string{"--size", "100"}, "no unit"},
+		{[]string{"--size", "10B"}, "size"},
+		{[]string{"--pipeline", "-1"}, "pipeline"},
+		{[]string{"report", "--duration", "1h"}, "duration"},
+		{[]string{"--unheard-of"}, "unheard-of"},
+	} {
+		code, out, errs := raftqRun(t, "", append(append([]string{"bench"}, c.args...), "--duration", "1ms")...)
+		if c.args[0] == "report" {
+			code, out, errs = raftqRun(t, "", append([]string{"bench"}, c.args...)...)
+		}
+		if c.want == "" {
+			continue
+		}
+		if code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+}
