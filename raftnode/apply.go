@@ -60,7 +60,6 @@ func (c *core) apply(e *pb.Entry) (fsm.Applied, bool) {
 		return a, false
 	}
 	c.chains.note(a.Position.Index, c.machine.Chain())
-	c.clock.stamp = max(c.clock.stamp, a.Position.TimeMs)
 	return a, true
 }
 
@@ -244,9 +243,8 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 			c.peers[mb.ID] = &peerState{heard: c.now.boot}
 		}
 	}
-	if t := m.Position().TimeMs; t > c.clock.stamp {
+	if t := m.Position().TimeMs; t > c.clock.base.StampMs {
 		// Counts as written now: late, never early.
-		c.clock.stamp = t
 		c.clock.base = timeBase{TimeBase: wal.TimeBase{Index: meta.GetIndex(), Term: meta.GetTerm(), StampMs: t, BootNs: c.now.boot}}
 	}
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))

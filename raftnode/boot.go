@@ -132,14 +132,14 @@ func boot(cfg Config) (_ *booted, err error) {
 		return nil, err
 	}
 	b.members = machine.Members()
-	base, lastStamp := bootBase(st, machine, now)
+	base := bootBase(st, machine, now)
 	b.core = coreConfig{
 		id: self.Node, name: cfg.Name,
 		tickNs: int64(cfg.Tick), heartbeatNs: int64(cfg.Heartbeat), electionNs: int64(cfg.ElectionTimeout),
 		epoch: counter<<32 | uint64(random32()), random32: random32,
 		start:   fsm.NodeStart{Client: cfg.AdvertiseClient, Peer: cfg.AdvertisePeer, Version: cfg.Version, FeatureLevel: featureLevel, MaxMemory: cfg.MaxMemory},
 		version: cfg.Version, machine: machine, conf: conf, storage: b.storage,
-		base: base, lastStamp: lastStamp,
+		base:      base,
 		snapBytes: cfg.SnapshotBytes, snapEntries: cfg.SnapshotEntries,
 		now: now, log: cfg.Logger,
 	}
@@ -155,20 +155,18 @@ const featureLevel = 1
 
 // bootBase says when the last stamped entry of the log was written: from the
 // note if it covers that entry in this boot, else now (late, never early).
-func bootBase(st *wal.State, m *fsm.Machine, now reading) (timeBase, int64) {
+func bootBase(st *wal.State, m *fsm.Machine, now reading) timeBase {
 	pos := m.Position()
 	last := wal.TimeBase{Index: pos.Index, Term: pos.Term, StampMs: pos.TimeMs, BootNs: now.boot}
-	stamp := pos.TimeMs
 	for _, e := range st.Entries {
 		if h, err := fsm.ReadBatchHeader(e.GetData()); err == nil && e.GetType() == pb.EntryNormal {
 			last = wal.TimeBase{Index: e.GetIndex(), Term: e.GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}
-			stamp = max(stamp, h.TimeMs)
 		}
 	}
 	if st.Base != nil && st.SameBoot && st.Base.Index >= last.Index && st.Base.StampMs >= last.StampMs && st.Base.BootNs <= now.boot {
-		return timeBase{TimeBase: *st.Base}, stamp
+		return timeBase{TimeBase: *st.Base}
 	}
-	return timeBase{TimeBase: last, lost: st.Base == nil || !st.SameBoot}, stamp
+	return timeBase{TimeBase: last, lost: st.Base == nil || !st.SameBoot}
 }
 
 // genesis makes the log directory of a first member: a snapshot at index 1, term

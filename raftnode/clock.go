@@ -27,7 +27,6 @@ type timeBase struct {
 // is not before the stamp was made, and from there it moves with real time.
 type logClock struct {
 	base    timeBase
-	stamp   int64 // highest stamp seen in the log, ms
 	settled bool  // leader only, this term
 	asked   int64 // boot ns of the question to the voters, 0 = none
 	ns      int64 // log time at boot, in ns
@@ -37,19 +36,22 @@ type logClock struct {
 // slewPart bounds the slew: 1/100 of the elapsed time.
 const slewPart = 100
 
-func newLogClock(base timeBase, lastStamp int64) logClock {
-	return logClock{base: base, stamp: lastStamp}
-}
-
-// wrote notes entries on their way to the log.
-func (l *logClock) wrote(ents []*pb.Entry, now reading) {
+// wrote notes entries on their way to the log. When they replace the log's end
+// and hold no stamp, the base may have been of an entry that is gone: then what
+// is committed counts as written now. A base of a truncated entry would be early:
+// its leader's time may have been ahead of that of the leader that replaced it.
+func (c *core) wrote(ents []*pb.Entry) {
+	l, now := &c.clock, c.now
+	if len(ents) > 0 && ents[0].GetIndex() <= l.base.Index {
+		p := c.confirmed
+		l.base = timeBase{TimeBase: wal.TimeBase{Index: p.Index, Term: p.Term, StampMs: p.TimeMs, BootNs: now.boot}}
+	}
 	for i := len(ents) - 1; i >= 0; i-- {
 		h, err := fsm.ReadBatchHeader(ents[i].GetData())
 		if err != nil || ents[i].GetType() != pb.EntryNormal {
 			continue
 		}
 		l.base = timeBase{TimeBase: wal.TimeBase{Index: ents[i].GetIndex(), Term: ents[i].GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}}
-		l.stamp = max(l.stamp, h.TimeMs)
 		return
 	}
 }
@@ -111,7 +113,6 @@ func (c *core) startClock(ns, boot int64, from string) {
 	l := &c.clock
 	l.settled, l.ns, l.boot = true, ns, boot
 	c.logNow()
-	l.ns = max(l.ns, l.stamp*1e6)
 	c.log.Info("log time settled", zap.String("from", from), zap.Int64("ms", l.ns/1e6))
 }
 

@@ -129,7 +129,6 @@ type coreConfig struct {
 	conf        *pb.ConfState
 	storage     raft.Storage
 	base        timeBase
-	lastStamp   int64 // highest stamp in the log
 	snapBytes   int64
 	snapEntries uint64
 	snapLast    int64 // bytes of the newest snapshot file
@@ -214,7 +213,7 @@ func newCore(cfg coreConfig) (*core, error) {
 			c.peers[m.ID] = &peerState{}
 		}
 	}
-	c.clock = newLogClock(cfg.base, cfg.lastStamp)
+	c.clock.base = cfg.base
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
 	// An answer to a ReadIndex of an earlier process may still be on its way.
@@ -398,7 +397,7 @@ func (c *core) appendEntries(m *pb.Message) {
 			c.lastAppended = ents[n-1].GetIndex()
 		}
 	}
-	c.clock.wrote(ents, c.now)
+	c.wrote(ents)
 	job.base = c.clock.base.TimeBase
 	c.speculate(ents)
 	c.appends = append(c.appends, job)

@@ -123,7 +123,7 @@ func (c *core) takeBatch(data []byte) {
 // origin keeps its bytes, and raft keeps the entry's.
 func (c *core) stamped(data []byte) *pb.Entry {
 	d := append([]byte(nil), data...)
-	fsm.SetBatchTime(d, max(c.logNow(), c.clock.stamp))
+	fsm.SetBatchTime(d, max(c.logNow(), c.machine.Position().TimeMs)) // never falls
 	return &pb.Entry{Data: d}
 }
 

@@ -55,7 +55,8 @@ type simOp struct {
 	counts   []fsm.QueueInfo // of a read
 	ended    func(*simOp)
 
-	effectAt uint64 // entry; 0 = none seen
+	fast     *fastPromise // answered at the leader's append
+	effectAt uint64       // entry; 0 = none seen
 	result   *fsm.Result
 	epoch    uint64
 	request  uint64
@@ -71,7 +72,9 @@ type checker struct {
 	ops      []*simOp
 	answered int
 	highest  uint64 // index of any answer so far
+	highs    []high // as highest grew
 	fastAt   map[*simNode]uint64
+	promises []*fastPromise
 }
 
 func newChecker(w *world) *checker {
@@ -144,6 +147,9 @@ func (c *checker) effect(o *simOp, i uint64, h fsm.BatchHeader, res *fsm.Result)
 		c.w.failf("entry %d: %v is in a batch of node %x", i, o, h.Origin)
 	}
 	o.effectAt, o.result = i, res
+	if o.fast != nil {
+		c.kept(o, i, h, res)
+	}
 	c.w.log.Sugar().Debugf("entry %d: %v: %v", i, o, res.Code)
 }
 
@@ -161,6 +167,9 @@ func (c *checker) done(n *simNode, r *request) {
 		return
 	}
 	switch {
+	case r.err == nil && r.res.Fast:
+		c.promise(o, &r.res)
+		c.finish(o, answeredOK)
 	case r.err == nil:
 		c.checkOK(o, &r.res)
 		c.finish(o, answeredOK)
@@ -231,7 +240,10 @@ func (c *checker) position(o *simOp, p fsm.Position) *logEntry {
 	if e.pos != p {
 		w.failf("%v is answered at %v, the log has %v", o, p, e.pos)
 	}
-	c.highest = max(c.highest, p.Index)
+	if p.Index > c.highest {
+		c.highest = p.Index
+		c.highs = append(c.highs, high{w.now, p.Index})
+	}
 	return e
 }
 
@@ -332,6 +344,9 @@ func (c *checker) readDone(n *simNode, r *read) {
 		c.fastAt[n] = r.pos.Index
 	}
 	e := c.position(o, r.pos)
+	if r.how.Age {
+		c.checkAge(o, r)
+	}
 	for k := range e.counts {
 		if e.counts[k] != o.counts[k] {
 			w.failf("%v sees %+v at index %d, the log's replay has %+v", o, o.counts[k], r.pos.Index, e.counts[k])

@@ -94,7 +94,8 @@ func (w *world) acked() int { return w.check.refTotalsAcked() }
 func (c *simClient) send(o *simOp, n *simNode, op fsm.Op, timeout int64) *simOp {
 	w := c.w
 	o.client, o.node, o.life, o.op = c.id, n, n.life, op
-	o.req = &request{op: op, timeout: timeout, bytes: fsm.Size(op), done: make(chan struct{}, 1)}
+	fast := o.kind != opGiveBack && !c.drain && w.clientRand.Float64() < w.opt.fast
+	o.req = &request{op: op, fast: fast, timeout: timeout, bytes: fsm.Size(op), done: make(chan struct{}, 1)}
 	n.open[o.req] = o
 	n.reqs = append(n.reqs, o.req)
 	n.wake()
@@ -303,7 +304,14 @@ func (c *simClient) read(n *simNode, timeout int64) {
 
 func (c *simClient) sendRead(o *simOp, n *simNode, minIndex uint64, timeout int64) {
 	o.node, o.life = n, n.life
-	o.read = &read{how: fsm.ReadHow{Strong: o.strong, MinIndex: minIndex, TimeoutMs: timeout / 1e6}, done: make(chan struct{}, 1)}
+	how := fsm.ReadHow{Strong: o.strong, MinIndex: minIndex, TimeoutMs: timeout / 1e6}
+	if !o.strong && c.w.clientRand.IntN(2) == 0 {
+		how.Age = true
+		if c.w.clientRand.IntN(2) == 0 {
+			how.MaxStaleMs = between(c.w.clientRand, 100, 3000)
+		}
+	}
+	o.read = &read{how: how, done: make(chan struct{}, 1)}
 	o.read.f = func(m *fsm.Machine) {
 		o.counts = nil
 		for _, name := range c.w.check.queues {

@@ -282,6 +282,14 @@ func (l *logChecker) judge(i uint64, le *logEntry, h fsm.BatchHeader, ops []fsm.
 	l.waiters = slices.DeleteFunc(l.waiters, func(v *modelWaiter) bool { return v.deadline <= le.pos.TimeMs })
 	var granted []*modelJob
 	if effect {
+		if h.Number != 0 {
+			flags := opFlags(le.data)
+			for k, op := range ops {
+				if w.check.marked(i, flags[k], op) {
+					ops[k] = nil // void
+				}
+			}
+		}
 		for k, op := range ops {
 			var res *fsm.Result
 			if h.Number != 0 {

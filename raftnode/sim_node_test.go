@@ -84,7 +84,7 @@ func (n *simNode) start() {
 	must(n.storage.Append(st.Entries))
 	n.disk.boots++
 	now := n.now()
-	base, lastStamp := bootBase(st, machine, now)
+	base := bootBase(st, machine, now)
 	draws := uint32(0)
 	random32 := func() uint32 {
 		draws++
@@ -97,7 +97,7 @@ func (n *simNode) start() {
 		id: n.id, name: n.name, tickNs: simTick, heartbeatNs: w.opt.heartbeat, electionNs: w.opt.election,
 		epoch: n.disk.boots<<32 | uint64(random32()), random32: random32,
 		start: fsm.NodeStart{Client: n.name + ":80", Peer: "http://" + n.name, Version: "sim", FeatureLevel: featureLevel}, version: "sim",
-		machine: machine, conf: st.Marker.ConfState, storage: n.storage, base: base, lastStamp: lastStamp,
+		machine: machine, conf: st.Marker.ConfState, storage: n.storage, base: base,
 		snapBytes: 64 << 20, snapEntries: w.opt.snapEntries, now: now,
 		log: w.log.Named(n.name),
 	}
@@ -172,6 +172,7 @@ func (n *simNode) addStats(s *simStats) {
 	s.GivenBack += int(a.givenBack - b.givenBack)
 	s.Hangups += int(a.hangups - b.hangups)
 	s.ReadRounds += int(a.readRounds - b.readRounds)
+	s.Rollbacks += int(a.rollbacks - b.rollbacks)
 	n.before = a
 }
 

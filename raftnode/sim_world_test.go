@@ -46,6 +46,7 @@ type simStats struct {
 	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                          int
 	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads   int
 	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
+	Fast, FastLost, Voids, Rollbacks                                                  int
 	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
 	VirtualMs                                                                         int64
 }
@@ -90,6 +91,7 @@ type simOptions struct {
 	faultEvery          int64
 	delays, ttls, prios float64
 	once                float64
+	fast                float64 // of the ops that may be
 	waits               float64
 	hangups             float64
 	reads               float64
@@ -109,6 +111,9 @@ func drawOptions(seed uint64, ops int) simOptions {
 		clients: 6 + r.IntN(25), thinkMax: int64(20+r.IntN(400)) * 1e6, burst: r.Float64() * 0.5,
 		faultEvery: int64(400+r.IntN(4000)) * 1e6,
 		queues:     1 + r.IntN(4), waits: 0.5, hangups: 0.05, reads: 0.05, timeoutMax: 5000e6,
+	}
+	if chance(0.8) {
+		o.fast = 0.3
 	}
 	switch {
 	case chance(0.1):

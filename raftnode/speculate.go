@@ -117,6 +117,7 @@ func (c *core) unspeculate() {
 		return
 	}
 	c.stats.rollbacks++
+	c.chains.forget(c.confirmed.Index)
 	c.machine = s.copies[0]
 	from := c.machine.Position().Index + 1
 	if from > c.confirmed.Index {

@@ -50,6 +50,15 @@ func (r *chainRing) note(index, hash uint64) {
 	}
 }
 
+// forget drops points above index: they were of entries that may never commit.
+func (r *chainRing) forget(index uint64) {
+	for i := range r.points {
+		if r.points[i].Index > index {
+			r.points[i] = chainPoint{}
+		}
+	}
+}
+
 func (c *core) ownStatus() status {
 	m := c.committed()
 	pos := m.Position()
