@@ -164,7 +164,7 @@ func (g Group) opView(o op) (v opView, ok bool) {
 			}
 			best = max(best, res.Rate)
 			v.Rows = append(v.Rows, rowOf(i, r, res))
-			rate.lines = append(rate.lines, rateLine(i, r.Config.Name, res))
+			rate.lines = append(rate.lines, rateLine(i, r, res))
 			curve.lines = append(curve.lines, curveLine(i, r.Config.Name, res))
 			times = append(times, latencyChart(i, r, res))
 			v.Latency = append(v.Latency, latencyView{Color: i % paletteSize, Run: r.Config.Name})
@@ -202,8 +202,8 @@ func rowOf(i int, r *Result, res OpResult) rowView {
 	return row
 }
 
-func rateLine(i int, name string, res OpResult) line {
-	l := line{name: name, color: i}
+func rateLine(i int, r *Result, res OpResult) line {
+	l := line{name: r.Config.Name, color: i}
 	perRequest := 1.0
 	if res.Jobs > 0 && res.Requests > 0 {
 		perRequest = float64(res.Jobs) / float64(res.Requests)
@@ -213,6 +213,10 @@ func rateLine(i int, name string, res OpResult) line {
 			continue
 		}
 		l.points = append(l.points, point{p.Second - p.Length/2, float64(p.Requests) * perRequest / p.Length})
+	}
+	// The fill of a backlog is over before its drain: that is no stall.
+	for n := len(l.points); r.Config.Workload == WorkBacklog && n > 0 && l.points[n-1].y == 0; n-- {
+		l.points = l.points[:n-1]
 	}
 	return l
 }

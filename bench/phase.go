@@ -132,10 +132,14 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 }
 
 // interval is the length of a point of the series: a second, less in a short
-// run, more in one so long that there would be too many.
+// run, more in one so long that there would be too many. A phase with a goal is
+// short, whatever time it may take.
 func (p *phase) interval() time.Duration {
-	short := min(max(p.measured/40, 250*time.Millisecond), time.Second)
-	return max(short, p.measured/600)
+	const least = 250 * time.Millisecond
+	if p.goal > 0 {
+		return least
+	}
+	return max(min(max(p.measured/40, least), time.Second), p.measured/600)
 }
 
 // rateMeter turns a count into a rate.

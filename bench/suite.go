@@ -144,15 +144,18 @@ func addRatio(bars []Bar, o op, fast, other *Result, what string) []Bar {
 	return append(bars, bar)
 }
 
-// Add takes the groups of another report in, named after where they came from.
-// Single groups without a title are put together into one.
+// Add takes the groups of another report in, each run named after where it came
+// from unless that is empty. Groups of the same title become one.
 func (rep *Report) Add(name string, other *Report) {
+	if name != "" {
+		name += ": "
+	}
 	if rep.Time.Before(other.Time) {
 		rep.Time, rep.Environment = other.Time, other.Environment
 	}
 	for _, g := range other.Groups {
 		for _, r := range g.Runs {
-			r.Config.Name = name + ": " + r.Config.Name
+			r.Config.Name = name + r.Config.Name
 		}
 		i := slices.IndexFunc(rep.Groups, func(have Group) bool { return have.Title == g.Title })
 		if i < 0 {
@@ -162,7 +165,7 @@ func (rep *Report) Add(name string, other *Report) {
 		rep.Groups[i].Runs = append(rep.Groups[i].Runs, g.Runs...)
 	}
 	for _, b := range other.Bars {
-		b.What = name + ": " + b.What
+		b.What = name + b.What
 		rep.Bars = append(rep.Bars, b)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -168,6 +169,9 @@ func (p *benchPlan) carryOut(ctx context.Context, out, progress io.Writer) error
 	if err := errors.Join(rep.WriteTable(out), writeReport(rep, p.json, p.html)); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return errors.New("bench: interrupted; what is shown was measured until then")
+	}
 	if runErr != nil {
 		return &exitError{exitUnavailable, runErr}
 	}
@@ -221,7 +225,11 @@ func benchRenderCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rep.Add(path, r)
+				name := strings.TrimSuffix(filepath.Base(path), ".json")
+				if len(args) == 1 {
+					name = ""
+				}
+				rep.Add(name, r)
 			}
 			return errors.Join(rep.WriteTable(cmd.OutOrStdout()), writeReport(rep, "", html))
 		},
