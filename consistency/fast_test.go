@@ -185,7 +185,6 @@ func TestFastKilledLeader(t *testing.T) {
 	if err := c.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	in := map[string]int{}
 	fates := map[string]string{}
 	for _, a := range got {
 		if fates[a.batch] == "" {
@@ -196,7 +195,7 @@ func TestFastKilledLeader(t *testing.T) {
 			fates[a.batch] = fateOf(r)
 		}
 	}
-	in = content(t, ctx, other, "kill")
+	in := content(t, ctx, other, "kill")
 	lost, over := 0, false
 	for i, a := range got {
 		there, fate := in[a.body], fates[a.batch]

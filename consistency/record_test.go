@@ -41,7 +41,6 @@ type delivery struct {
 	deliveries        int
 	ackCall, ackRet   time.Duration
 	ack               outcome // unknown with ackCall 0 = never tried
-	already           bool
 }
 
 // clientError is an answer that a client of a healthy node must not see.

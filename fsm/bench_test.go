@@ -67,10 +67,6 @@ func (r *rig) fill(tb testing.TB, queue string, n int) {
 	}
 }
 
-func perOp(b *testing.B, ops int) {
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ops), "ns/job")
-}
-
 var backlogs = []int{0, 1_000_000}
 
 // threadCPU is the time that this thread spent, which other processes do not

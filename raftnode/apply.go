@@ -77,7 +77,9 @@ func (c *core) onHead(a *fsm.Applied) {
 // onCommitted answers what a committed entry answers.
 func (c *core) onCommitted(a *fsm.Applied) {
 	c.stats.entries++
-	if a.Mine {
+	// A refused node start may come a second time, under an epoch that was given
+	// up when the first was answered.
+	if a.Mine && a.Header.Epoch == c.origin.epoch {
 		c.onOwnBatch(a)
 	}
 	for i := range a.Handouts {
@@ -242,10 +244,6 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 		if mb.ID != c.cfg.id && c.peers[mb.ID] == nil {
 			c.peers[mb.ID] = &peerState{heard: c.now.boot}
 		}
-	}
-	if t := m.Position().TimeMs; t > c.clock.base.StampMs {
-		// Counts as written now: late, never early.
-		c.clock.base = timeBase{TimeBase: wal.TimeBase{Index: meta.GetIndex(), Term: meta.GetTerm(), StampMs: t, BootNs: c.now.boot}}
 	}
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
 	c.checkForeignEpoch()

@@ -163,7 +163,9 @@ func bootBase(st *wal.State, m *fsm.Machine, now reading) timeBase {
 			last = wal.TimeBase{Index: e.GetIndex(), Term: e.GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}
 		}
 	}
-	if st.Base != nil && st.SameBoot && st.Base.Index >= last.Index && st.Base.StampMs >= last.StampMs && st.Base.BootNs <= now.boot {
+	// Of that very entry: a note may be older than the end of the log, and its
+	// entry truncated since.
+	if st.Base != nil && st.SameBoot && st.Base.Index == last.Index && st.Base.Term == last.Term && st.Base.StampMs == last.StampMs && st.Base.BootNs <= now.boot {
 		return timeBase{TimeBase: *st.Base}
 	}
 	return timeBase{TimeBase: last, lost: st.Base == nil || !st.SameBoot}

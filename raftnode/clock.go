@@ -36,6 +36,12 @@ type logClock struct {
 // slewPart bounds the slew: 1/100 of the elapsed time.
 const slewPart = 100
 
+// writtenNow makes a position the base and counts it as written now: late, never
+// early. Whatever the base was of before is gone from the log.
+func (c *core) writtenNow(p fsm.Position) {
+	c.clock.base = timeBase{TimeBase: wal.TimeBase{Index: p.Index, Term: p.Term, StampMs: p.TimeMs, BootNs: c.now.boot}}
+}
+
 // wrote notes entries on their way to the log. When they replace the log's end
 // and hold no stamp, the base may have been of an entry that is gone: then what
 // is committed counts as written now. A base of a truncated entry would be early:
@@ -43,8 +49,7 @@ const slewPart = 100
 func (c *core) wrote(ents []*pb.Entry) {
 	l, now := &c.clock, c.now
 	if len(ents) > 0 && ents[0].GetIndex() <= l.base.Index {
-		p := c.confirmed
-		l.base = timeBase{TimeBase: wal.TimeBase{Index: p.Index, Term: p.Term, StampMs: p.TimeMs, BootNs: now.boot}}
+		c.writtenNow(c.confirmed)
 	}
 	for i := len(ents) - 1; i >= 0; i-- {
 		h, err := fsm.ReadBatchHeader(ents[i].GetData())

@@ -300,6 +300,9 @@ func (c *core) halt(err error) {
 // receive steps a peer's raft message. Batches never come this way.
 func (c *core) receive(e received) {
 	if c.muted {
+		if e.machine != nil {
+			c.out.dropped = append(c.out.dropped, e.m.GetSnapshot().GetMetadata().GetIndex())
+		}
 		return
 	}
 	c.heard(e.m.GetFrom())
@@ -336,18 +339,26 @@ func (c *core) tick() {
 
 // flush packs what waits, and runs raft until it has nothing to say.
 func (c *core) flush() {
-	for c.fail == nil {
-		c.observe()
-		c.pack()
-		c.propose()
-		if !c.rn.HasReady() {
-			break
+	for {
+		for c.fail == nil {
+			c.observe()
+			c.pack()
+			c.propose()
+			if !c.rn.HasReady() {
+				break
+			}
+			c.ready(c.rn.Ready())
 		}
-		c.ready(c.rn.Ready())
+		c.snapshotMark()
+		c.observe()
+		waiting := len(c.origin.waiting)
+		c.settleReads()
+		// A ReadIndex that began, or a dequeue that is to be packed after all, must
+		// not wait for the next turn.
+		if c.fail != nil || !c.rn.HasReady() && len(c.origin.waiting) == waiting {
+			return
+		}
 	}
-	c.snapshotMark()
-	c.observe()
-	c.settleReads()
 }
 
 // ready handles one Ready of raft.
@@ -392,6 +403,7 @@ func (c *core) appendEntries(m *pb.Message) {
 	}
 	if !raft.IsEmptySnap(m.GetSnapshot()) {
 		job.machine = c.snaps.take(m.GetSnapshot())
+		c.writtenNow(job.machine.Position())
 		c.lastAppended = m.GetSnapshot().GetMetadata().GetIndex()
 		if n := len(ents); n > 0 {
 			c.lastAppended = ents[n-1].GetIndex()

@@ -73,7 +73,7 @@ func (c *core) park(r *request) {
 	r.state = reqParked
 	r.waitTo = c.now.boot + r.op.(*fsm.Dequeue).WaitMs*1e6
 	if c.leaving {
-		c.unpark(r)
+		c.leaveWaiter(r)
 		return
 	}
 	heap.Push(&p.waits, r)
@@ -130,11 +130,15 @@ func (c *core) parkedTick() {
 
 func (c *core) leaveParked() {
 	for len(c.parked.waits) > 0 {
-		r := heap.Pop(&c.parked.waits).(*request)
-		c.refuse(r, fsm.CodeLeaving, "this node is stopping; ask another one")
-		r.state = reqEnded
-		c.parked.withdraw = append(c.parked.withdraw, r.number)
+		c.leaveWaiter(heap.Pop(&c.parked.waits).(*request))
 	}
+}
+
+// leaveWaiter ends a wait because the node stops.
+func (c *core) leaveWaiter(r *request) {
+	c.refuse(r, fsm.CodeLeaving, "this node is stopping; ask another one")
+	r.state = reqEnded
+	c.parked.withdraw = append(c.parked.withdraw, r.number)
 }
 
 // reconcile learns from an installed snapshot what became of this node's

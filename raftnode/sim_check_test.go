@@ -50,8 +50,7 @@ type simOp struct {
 	called   int64  // true ns
 	minIndex uint64 // highest index of any answer before the call
 	outcome  outcome
-	left     bool // its client hung up
-	dones    int
+	left     bool            // its client hung up
 	counts   []fsm.QueueInfo // of a read
 	ended    func(*simOp)
 

@@ -20,7 +20,7 @@ type fastPromise struct {
 func (c *checker) promise(o *simOp, res *fsm.Result) {
 	w := c.w
 	w.stats.Fast++
-	if !o.req.fast || o.op.(fsm.Op) == nil {
+	if !o.req.fast {
 		w.failf("%v did not ask for a fast answer and got one", o)
 	}
 	if res.Batch.Node != o.node.id || res.Batch.Number == 0 || res.Parked || res.Code != fsm.CodeOK {
@@ -127,7 +127,9 @@ func (c *checker) finalPromises() {
 		case !there && o.node.life == o.life:
 			w.failf("%v was answered fast, its node lives, and it is not in the log", o)
 		case !known:
-			w.failf("%v: batch %v has no fate", o, p.batch)
+			if starts := o.node.disk.boots - p.batch.Epoch>>32; starts <= fsm.EpochsKept {
+				w.failf("%v: batch %v, %d starts ago, has no fate", o, p.batch, starts)
+			}
 		case there != (p.batch.Number <= last):
 			w.failf("%v of batch %v is in the log: %v, but fate knows batches up to %d", o, p.batch, there, last)
 		case !there:
