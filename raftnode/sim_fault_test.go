@@ -296,8 +296,9 @@ func (w *world) settle() {
 	}
 	w.heal(90e9, "the queues are drained", func() bool {
 		for _, n := range w.nodes {
-			// A fast answer's batch may still be on its way.
-			if !n.up || len(n.core.origin.inflight) > 0 {
+			// Entries of before the heal commit with the first leader after it, and
+			// a fast answer's batch may still be on its way.
+			if !n.up || !n.core.origin.registered || len(n.core.origin.inflight) > 0 {
 				return false
 			}
 		}
