@@ -21,6 +21,9 @@ type Seen struct {
 	// StaleMs: the state holds everything that was committed so many ms ago.
 	// 0 for a strong read.
 	StaleMs int64
+	// NowMs is log time at the answer, as this node reckons it: ages are counted
+	// to here, because a quiet log has no entries that show time passing.
+	NowMs int64
 }
 
 // BatchRef names a batch, for asking for its fate.

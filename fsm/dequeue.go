@@ -49,6 +49,7 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 		}
 		g.jobs = m.run.deliveredSlab(min(n, limit))
 	}
+	bytes := 0
 	for _, name := range names {
 		q := m.queueNamed(name)
 		if q == nil || q.ready.Len() == 0 {
@@ -56,7 +57,14 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 		}
 		q = m.ownQueue(q)
 		for ; limit > 0 && q.ready.Len() > 0; limit-- {
-			m.handOut(q, g)
+			// An answer that nobody can take is worth nothing: at least one job,
+			// then no more than a batch's bytes.
+			if _, k, _ := q.ready.Min(); bytes > 0 {
+				if it, _ := m.jobs.Get(jobItem{key: k}); bytes+len(it.body) > m.handOutMax {
+					return
+				}
+			}
+			bytes += m.handOut(q, g)
 		}
 		if limit == 0 {
 			return
@@ -64,8 +72,9 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 	}
 }
 
-// handOut leases the first ready job of an owned queue to g.
-func (m *Machine) handOut(q *queue, g *grantee) {
+// handOut leases the first ready job of an owned queue to g, and returns the
+// bytes of its body, 1 for an empty one.
+func (m *Machine) handOut(q *queue, g *grantee) int {
 	_, k, _ := q.ready.Min()
 	it, _ := m.jobs.Get(jobItem{key: k})
 	m.depend(it)
@@ -96,6 +105,7 @@ func (m *Machine) handOut(q *queue, g *grantee) {
 	if g.wanted {
 		g.jobs = append(g.jobs, it.delivered(q))
 	}
+	return max(1, len(it.body))
 }
 
 // depend notes that the op at hand reads a job, before it changes it.

@@ -6,7 +6,7 @@ const (
 	BodyMax       = 16 << 20      // hard limit of a job's body
 	HeadersMax    = 16 << 10      // names and values of a job's headers together
 	BatchItemsMax = 1000          // items of one request
-	BatchBytesMax = 8 << 20       // bodies of one request with several jobs
+	BatchBytesMax = 8 << 20       // bodies of one request with several jobs, and of one hand-out, or one larger body
 	KeyMax        = 128           // idempotency, dedup and unique keys
 	QueuesMax     = 64            // queues of one dequeue
 	ErrorTextMax  = 1024          // a nack's error text

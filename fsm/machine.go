@@ -39,8 +39,9 @@ type Machine struct {
 	tombOrder btree.Map[uint64, Key]
 
 	// Limits; other than the constants in tests only.
-	timersMax int // TimersPerEntry
-	tombsMax  int // TombstonesMax
+	timersMax  int // TimersPerEntry
+	tombsMax   int // TombstonesMax
+	handOutMax int // BatchBytesMax
 
 	run run // scratch of Apply; nothing in it outlives an entry
 }
@@ -93,8 +94,9 @@ func empty() *Machine {
 		passive: tree(timerLess),
 		tombs:   tree(tombLess),
 
-		timersMax: TimersPerEntry,
-		tombsMax:  TombstonesMax,
+		timersMax:  TimersPerEntry,
+		tombsMax:   TombstonesMax,
+		handOutMax: BatchBytesMax,
 	}
 }
 
@@ -133,7 +135,7 @@ func (m *Machine) Copy() *Machine {
 		passive:   *m.passive.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
-		timersMax: m.timersMax, tombsMax: m.tombsMax,
+		timersMax: m.timersMax, tombsMax: m.tombsMax, handOutMax: m.handOutMax,
 	}
 	return c
 }

@@ -21,6 +21,7 @@ type model struct {
 	members   []Member
 	gone      QueueInfo // what queues that are gone had counted
 	timersMax int
+	handMax   int
 	tombsMax  int
 	self      Self
 	applied   Applied
@@ -73,7 +74,7 @@ type mTomb struct {
 }
 
 func newModel(members []Member) *model {
-	return &model{pos: Position{Index: 1, Term: 1}, members: members, timersMax: TimersPerEntry, tombsMax: TombstonesMax}
+	return &model{pos: Position{Index: 1, Term: 1}, members: members, timersMax: TimersPerEntry, tombsMax: TombstonesMax, handMax: BatchBytesMax}
 }
 
 func (m *model) find(name string) *mQueue {
@@ -444,15 +445,17 @@ func (m *model) anyReady(names []string) bool {
 }
 
 func (m *model) hand(epoch, request uint64, names []string, limit int, lease int64, consumer string) (jobs []Delivered) {
+	bytes := 0
 	for _, name := range names {
 		q := m.find(name)
 		if q == nil {
 			continue
 		}
 		for _, j := range m.in(q, "ready") {
-			if len(jobs) == limit {
+			if len(jobs) == limit || bytes > 0 && bytes+len(j.body) > m.handMax {
 				return jobs
 			}
+			bytes += max(1, len(j.body))
 			m.depends = max(m.depends, j.last)
 			j.held = lease
 			if j.held <= 0 {

@@ -39,9 +39,9 @@ func newWorld() *world {
 	members := []Member{{ID: 7 << 32, Name: "n1", Peer: "http://n1"}, {ID: 9<<32 | 5, Name: "n2", Peer: "http://n2", Learner: true}}
 	w := &world{m: New(members), other: New(members), model: newModel(members), term: 1}
 	for _, m := range []*Machine{w.m, w.other} {
-		m.timersMax, m.tombsMax = 4, 6
+		m.timersMax, m.tombsMax, m.handOutMax = 4, 6, 20
 	}
-	w.model.timersMax, w.model.tombsMax = 4, 6
+	w.model.timersMax, w.model.tombsMax, w.model.handMax = 4, 6, 20
 	for _, e := range members {
 		w.nodes = append(w.nodes, &testNode{id: e.ID})
 	}
@@ -183,7 +183,7 @@ func restore(t *rapid.T, m *Machine) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.timersMax, r.tombsMax = m.timersMax, m.tombsMax
+	r.timersMax, r.tombsMax, r.handOutMax = m.timersMax, m.tombsMax, m.handOutMax
 	if err := r.Check(); err != nil {
 		t.Fatal(err)
 	}

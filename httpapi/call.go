@@ -20,6 +20,7 @@ type call struct {
 	raw       [2][]byte // path parameters, not decoded yet
 	query     query
 	opts      options
+	nowMs     int64        // log time of a read's answer
 	pos       fsm.Position // what the answer reflects; zero: nothing
 	stale     int64        // ms, of a weak read; -1: none
 	batch     fsm.BatchRef // of a fast answer
@@ -133,7 +134,7 @@ func (c *call) timeout() time.Duration {
 func (c *call) read(f func(m *fsm.Machine)) error {
 	how := fsm.ReadHow{Strong: !c.opts.fast, Age: c.opts.fast, MinIndex: c.opts.minIndex, MaxStaleMs: c.opts.maxStaleMs, TimeoutMs: c.timeout().Milliseconds()}
 	seen, err := c.s.replica.Read(how, f)
-	c.pos = seen.Position
+	c.pos, c.nowMs = seen.Position, max(seen.NowMs, seen.TimeMs)
 	if err == nil && c.opts.fast {
 		c.stale = seen.StaleMs
 	}

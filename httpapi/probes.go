@@ -46,7 +46,7 @@ func (c *call) probe(err error, otherwise fsm.Code) error {
 		return c.answerOK()
 	}
 	if e, ok := err.(*fsm.Error); ok {
-		otherwise = e.Code
+		return refuse(e.Code, "%s", e.Detail)
 	}
 	return refuse(otherwise, "%v", err)
 }

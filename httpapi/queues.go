@@ -44,7 +44,7 @@ func (c *call) getQueue() error {
 	if !found {
 		return refuse(fsm.CodeQueueNotFound, "queue %q; the first enqueue makes it", queue)
 	}
-	c.out = append(appendQueue(c.out[:0], &info, c.pos.TimeMs), '\n')
+	c.out = append(appendQueue(c.out[:0], &info, c.nowMs), '\n')
 	return c.answer(200, typeJSON)
 }
 
@@ -65,7 +65,7 @@ func (c *call) listQueues() error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendQueue(b, &list[i], c.pos.TimeMs)
+		b = appendQueue(b, &list[i], c.nowMs)
 	}
 	b = append(b, ']')
 	if more {

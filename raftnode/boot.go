@@ -90,7 +90,12 @@ func boot(cfg Config) (_ *booted, err error) {
 		if err := genesis(dir, opts, self, members); err != nil {
 			return nil, fmt.Errorf("first start in %s: %w", dir.path, err)
 		}
+		opts.Fresh = true
 	} else if err != nil {
+		return nil, err
+	}
+	// What a crash left half-written.
+	if _, err := snapshot.Clean(dir.snapDir()); err != nil {
 		return nil, err
 	}
 	now := clocks()

@@ -143,6 +143,19 @@ func (c *core) logNow() int64 {
 	return l.ns / 1e6
 }
 
+// reckonedNow is log time now as this node can tell, for showing ages: the
+// leader's own, else what has passed since the last stamped entry was written.
+func (c *core) reckonedNow() int64 {
+	now := c.clock.base.StampMs
+	switch {
+	case c.lead != nil && c.clock.settled:
+		now = c.logNow()
+	case !c.clock.base.lost:
+		now += (c.now.boot - c.clock.base.BootNs) / 1e6
+	}
+	return max(now, c.machine.Position().TimeMs)
+}
+
 // median is the lower one of an even number.
 func median(v []int64) int64 {
 	slices.Sort(v)

@@ -287,7 +287,7 @@ func (n *Node) Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error) {
 	if r.err != nil {
 		return fsm.Seen{}, r.err
 	}
-	return fsm.Seen{Position: r.pos, StaleMs: (r.age + 1e6 - 1) / 1e6}, nil
+	return fsm.Seen{Position: r.pos, StaleMs: (r.age + 1e6 - 1) / 1e6, NowMs: r.at}, nil
 }
 
 // GiveBack returns hand-outs whose answer was not written; it does not block.

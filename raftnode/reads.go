@@ -24,6 +24,7 @@ type read struct {
 
 	pos  fsm.Position
 	age  int64 // ns, of a weak read
+	at   int64 // log time of the answer, ms
 	err  *fsm.Error
 	done chan struct{} // one send
 }
@@ -149,6 +150,7 @@ func (c *core) evaluate(r *read) bool {
 		return false
 	}
 	if r.empty == nil {
+		r.at = c.reckonedNow()
 		c.out.reads = append(c.out.reads, r)
 	} else if r.empty.state == reqWaiting {
 		c.answer(r.empty, fsm.Result{Position: r.pos})

@@ -125,7 +125,7 @@ func Open(opts Options, usable func(Marker) bool) (*Log, *State, error) {
 
 func openWritable(opts Options, s *scan, n *note, m Marker, cut bool) (*Log, error) {
 	t := s.tail()
-	if !s.noteFound {
+	if !s.noteFound && !opts.Fresh {
 		opts.Logger.Warn("no note for the log: a lost tail would not be seen", zap.String("note", opts.NotePath))
 	}
 	if cut {

@@ -34,6 +34,8 @@ type Options struct {
 	// BootID is this boot of the operating system: a BOOTTIME of another boot
 	// means nothing.
 	BootID [16]byte
+	// Fresh: the log was just created, so that a missing note means nothing.
+	Fresh  bool
 	Logger *zap.Logger
 }
 
