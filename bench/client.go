@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -191,6 +192,7 @@ func (c *client) roundTrip() (ok bool) {
 	}
 	if c.nc == nil {
 		if err := c.dial(); err != nil {
+			c.roam()
 			c.broken(0, "connect", false)
 			return false
 		}
@@ -234,6 +236,12 @@ func (c *client) dial() error {
 	return nil
 }
 
+// roam goes on to the next node, as a client of a user would.
+func (c *client) roam() {
+	i := slices.Index(c.run.addrs, c.addr)
+	c.addr = c.run.addrs[(i+1)%len(c.run.addrs)]
+}
+
 // refresh moves the deadline of the connection now and then: it costs as much
 // as a tenth of a request.
 func (c *client) refresh() {
@@ -257,7 +265,9 @@ func (c *client) broken(i int, code string, sent bool) {
 	for ; i < len(c.flights); i++ {
 		f := &c.flights[i]
 		c.run.rec.failed(c.shard, f.op, code, 1)
-		if c.run.ledger != nil && f.op == opEnqueue && !sent {
+		if sent {
+			c.run.unknown(f)
+		} else if c.run.ledger != nil && f.op == opEnqueue {
 			c.run.ledger.refused(f.seq, f.jobs)
 		}
 		c.run.enqueueFailed(f)
@@ -346,7 +356,8 @@ func (c *client) answered(f *flight) bool {
 func (c *client) refused(f *flight, code string, n int64) {
 	c.run.rec.failed(c.shard, f.op, code, n)
 	switch c.resp.status {
-	case 504, 500: // unknown: it may have been done
+	case 504, 500:
+		c.run.unknown(f)
 	default:
 		if c.run.ledger != nil && f.op == opEnqueue {
 			c.run.ledger.refused(f.seq, f.jobs)

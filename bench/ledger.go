@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,10 +25,11 @@ const (
 
 // One job's word: an enqueue's outcome, then counters that stop at their end.
 const (
-	jobSending  = 1 << 0 // an enqueue was or will be written; no answer: unknown
-	jobEnqueued = 1 << 1 // answered well
-	jobRefused  = 1 << 2 // answered as not done, or never written
-	jobAfterAck = 1 << 3 // delivered after its ack was answered
+	jobSending   = 1 << 0 // an enqueue was or will be written; no answer: unknown
+	jobEnqueued  = 1 << 1 // answered well
+	jobRefused   = 1 << 2 // answered as not done, or never written
+	jobAfterAck  = 1 << 3 // delivered after its ack was answered
+	jobUnsettled = 1 << 4 // the answer to its ack or nack was lost
 
 	deliveredShift, ackedShift, nackedShift = 8, 16, 24
 	counterMask                             = 255
@@ -80,6 +83,17 @@ func (l *ledger) nacked(jobs []held) {
 	}
 }
 
+// unsettled notes jobs whose ack or nack may have been done or not; after a nack
+// they may come again.
+func (l *ledger) unsettled(jobs []held, nack bool) {
+	for i := range jobs {
+		l.word(jobs[i].seq).Or(jobUnsettled)
+	}
+	if nack {
+		l.nacked(jobs)
+	}
+}
+
 func count(w *atomic.Uint32, shift int) {
 	for {
 		v := w.Load()
@@ -97,8 +111,10 @@ type Check struct {
 	Unknown     int64 `json:"unknown"` // no answer: may be there or not
 	Delivered   int64 `json:"delivered"`
 	Acked       int64 `json:"acked"`
-	Drained     int64 `json:"drained"` // of the acked, those that were taken out at the end
-	Missing     int64 `json:"missing"` // enqueued and never delivered
+	Drained     int64 `json:"drained"`             // of the acked, those that were taken out at the end
+	Unsettled   int64 `json:"unsettled,omitempty"` // delivered, the answer to their ack was lost
+	Adrift      int64 `json:"adrift,omitempty"`    // leased by dequeues whose answers were lost: they come when their leases are over
+	Missing     int64 `json:"missing"`             // enqueued, never delivered, and not adrift
 	NotAcked    int64 `json:"not_acked"`
 	Again       int64 `json:"again"`     // delivered more often than once and each nack
 	AfterAck    int64 `json:"after_ack"` // delivered after the ack was answered
@@ -147,7 +163,8 @@ func (l *ledger) sum(seq int64) *Check {
 		add(&c.Delivered, delivered > 0)
 		add(&c.Acked, acked > 0)
 		add(&c.Missing, enqueued && delivered == 0)
-		add(&c.NotAcked, delivered > 0 && acked == 0)
+		add(&c.NotAcked, delivered > 0 && acked == 0 && v&jobUnsettled == 0)
+		add(&c.Unsettled, delivered > 0 && acked == 0 && v&jobUnsettled != 0)
 		add(&c.Again, delivered > nacked+1)
 		add(&c.AfterAck, v&jobAfterAck != 0)
 		add(&c.AckedTwice, acked > 1)
@@ -160,7 +177,7 @@ func (l *ledger) sum(seq int64) *Check {
 func (m *measurement) check(ctx context.Context, measured *run) error {
 	cfg := m.side(1)
 	r := newRun(m.shared, cfg)
-	p := phase{run: r, name: "check", measured: prefillMax, goal: 2 * max(1, m.seq.Load()-measured.rec.sums(opAck).jobs), atStart: func() {}}
+	p := phase{run: r, name: "check", measured: prefillMax, stall: stallMax, goal: 2 * max(1, m.seq.Load()-measured.rec.sums(opAck).jobs), atStart: func() {}}
 	for i := range m.queues {
 		c := newClient(r, 0, []int{i})
 		p.clients = []worker{{c, (*client).drainLoop}}
@@ -174,8 +191,32 @@ func (m *measurement) check(ctx context.Context, measured *run) error {
 	}
 	sum := m.ledger.sum(m.seq.Load())
 	sum.Drained = r.rec.sums(opAck).jobs
+	sum.Adrift = min(sum.Missing, m.adrift.Load(), m.leased(ctx))
+	sum.Missing -= sum.Adrift
 	sum.Invented = m.invented.Load()
 	sum.AckedTwice += m.already.Load()
 	m.result.Check = sum
 	return nil
+}
+
+// leased is how many jobs of the run's queues are leased, by the queues' own
+// word; 0 when they do not tell.
+func (m *measurement) leased(ctx context.Context) (n int64) {
+	if m.adrift.Load() == 0 {
+		return 0
+	}
+	for _, q := range m.queues {
+		for _, addr := range m.addrs {
+			status, body, err := ask(ctx, http.MethodGet, addr, "/v1/queues/"+q)
+			if err != nil || status != http.StatusOK {
+				continue
+			}
+			var stats struct{ Leased int64 }
+			if json.Unmarshal(body, &stats) == nil {
+				n += stats.Leased
+				break
+			}
+		}
+	}
+	return n
 }

@@ -139,15 +139,18 @@ func (m *measurement) producersAnd(r *run, producers int, loop func(*client), co
 	return all
 }
 
-// prefillMax bounds the filling and the emptying that are not measured.
-const prefillMax = 10 * time.Minute
+// Bounds of the filling and the emptying that are not measured.
+const (
+	prefillMax = 10 * time.Minute
+	stallMax   = 15 * time.Second
+)
 
 // prefill puts the jobs of a dequeue workload in, in strong batches.
 func (m *measurement) prefill(ctx context.Context) error {
 	cfg := m.side(min(m.cfg.Connections, 8))
 	r := newRun(m.shared, cfg)
 	r.fillLeft.Store(int64(m.cfg.Jobs))
-	p := phase{run: r, name: "put jobs in", measured: prefillMax, goal: int64(m.cfg.Jobs), atStart: func() {}}
+	p := phase{run: r, name: "put jobs in", measured: prefillMax, stall: stallMax, goal: int64(m.cfg.Jobs), atStart: func() {}}
 	for i := range cfg.Connections {
 		p.clients = append(p.clients, worker{newClient(r, i, r.share(i, cfg.Connections)), (*client).fillLoop})
 	}

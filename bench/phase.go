@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +21,8 @@ type phase struct {
 	run              *run
 	name             string
 	warmup, measured time.Duration
-	goal             int64 // job operations, 0 when the time decides
+	goal             int64         // job operations, 0 when the time decides
+	stall            time.Duration // give up when nothing was answered for so long; 0: never
 	clients          []worker
 	atStart          func() // right before the measured time
 }
@@ -52,14 +55,14 @@ func (p *phase) carryOut(ctx context.Context) error {
 		wg.Wait()
 		close(done)
 	}()
-	p.watch(ctx, started, done)
+	err := p.watch(ctx, started, done)
 	r.stop()
 	p.finish(ctx, done)
 	if now := r.now(); now < r.rec.until.Load() { // ended before its time
 		r.rec.until.Store(now)
 	}
 	r.rec.collect(p.second())
-	return ctx.Err()
+	return errors.Join(ctx.Err(), err)
 }
 
 // connect opens all connections, some at a time. Who cannot tries again by
@@ -93,8 +96,9 @@ func (p *phase) begin() {
 func (p *phase) second() float64 { return float64(p.run.now()-p.run.rec.from.Load()) / 1e9 }
 
 // watch waits until the time is over, all clients are done, or ctx ends.
-// Meanwhile it collects what is recorded and tells the progress.
-func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct{}) {
+// Meanwhile it collects what is recorded and tells the progress. It returns an
+// error when the phase stalls.
+func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct{}) error {
 	ticker := time.NewTicker(progressEvery)
 	defer ticker.Stop()
 	begun := p.warmup == 0
@@ -106,6 +110,7 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 	collect := time.NewTicker(interval)
 	defer collect.Stop()
 	meter := rateMeter{last: started}
+	answered, lately := int64(0), started
 	for {
 		select {
 		case <-warm.C:
@@ -116,16 +121,21 @@ func (p *phase) watch(ctx context.Context, started time.Time, done <-chan struct
 				collect.Reset(interval)
 			}
 		case <-limit.C:
-			return
+			return nil
 		case <-done:
-			return
+			return nil
 		case <-ctx.Done():
-			return
+			return nil
 		case <-collect.C:
 			if begun {
 				p.run.rec.collect(p.second())
 			}
 		case now := <-ticker.C:
+			if jobs, _ := p.run.rec.progress(); jobs != answered {
+				answered, lately = jobs, now
+			} else if p.stall > 0 && now.Sub(lately) > p.stall {
+				return fmt.Errorf("%s: nothing was answered for %v", p.name, p.stall)
+			}
 			p.tell(&meter, started, now)
 		}
 	}
@@ -169,6 +179,10 @@ func (p *phase) tell(m *rateMeter, started, now time.Time) {
 	p.run.cfg.Progress(Progress{Phase: p.name, Part: min(part, 1), Jobs: jobs, Rate: m.rate, Errors: errors})
 }
 
+// patienceInterrupted is how long an interrupted phase waits for answers that
+// are on their way.
+const patienceInterrupted = 500 * time.Millisecond
+
 // finish waits for the last answers, at most as long as one may take.
 func (p *phase) finish(ctx context.Context, done <-chan struct{}) {
 	patience := time.NewTimer(time.Duration(p.run.cfg.Timeout) + time.Second)
@@ -177,6 +191,13 @@ func (p *phase) finish(ctx context.Context, done <-chan struct{}) {
 	case <-done:
 		return
 	case <-ctx.Done():
+		soon := time.NewTimer(patienceInterrupted)
+		defer soon.Stop()
+		select {
+		case <-done:
+			return
+		case <-soon.C:
+		}
 	case <-patience.C:
 	}
 	p.run.cutAll()

@@ -185,6 +185,16 @@ func TestLedger(t *testing.T) {
 			t.Errorf("want %q, got %q", want, got)
 		}
 	}
+	lost := newLedger()
+	lost.enqueued(0, 2)
+	for seq := range int64(2) {
+		lost.delivered(seq)
+		lost.unsettled(job(seq), seq == 1)
+	}
+	lost.delivered(1) // after a nack whose answer was lost
+	if c := lost.sum(2); c.Unsettled != 2 || c.Verdict() != "" {
+		t.Errorf("%+v", c)
+	}
 	l := newLedger()
 	l.sending(ledgerBlock-1, 2) // over the edge of a block; no answer
 	if c := l.sum(ledgerBlock + 1); c.Unknown != ledgerBlock+1 || c.Verdict() != "" {

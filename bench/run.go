@@ -27,6 +27,7 @@ type shared struct {
 	seq      atomic.Int64 // jobs that were made
 	invented atomic.Int64 // jobs that came and that nobody made
 	already  atomic.Int64 // acks of jobs that were acked before
+	adrift   atomic.Int64 // jobs at most that dequeues took whose answers were lost
 }
 
 // run is one part of a run: its clients, and where they record.
@@ -131,6 +132,18 @@ func (r *run) release(n int) {
 func (r *run) enqueueFailed(f *flight) {
 	if f.op == opEnqueue {
 		r.release(f.jobs)
+	}
+}
+
+// unknown notes a request that may have been done or not.
+func (r *run) unknown(f *flight) {
+	switch f.op {
+	case opDequeue, opWait:
+		r.adrift.Add(int64(r.cfg.Batch))
+	case opAck, opNack:
+		if r.ledger != nil {
+			r.ledger.unsettled(f.held, f.op == opNack)
+		}
 	}
 }
 

@@ -193,6 +193,22 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// A part without a bound of its own ends when nobody answers any more.
+func TestStall(t *testing.T) {
+	f := startFake(t)
+	f.refuse.Store(1)
+	cfg := testConfig(f, WorkEnqueue)
+	if err := cfg.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(&shared{begin: time.Now(), tag: newTag(), queues: []string{"q"}, addrs: cfg.Endpoints}, cfg)
+	p := phase{run: r, name: "fill", measured: time.Hour, stall: 300 * time.Millisecond, atStart: func() {}}
+	p.clients = []worker{{newClient(r, 0, []int{0}), (*client).enqueueLoop}}
+	if err := p.carryOut(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing was answered") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Nobody there is an error at once; a server that is none of ours is one too.
 func TestNoServer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -114,6 +114,10 @@ func (r *Result) remarks() (lines []string) {
 			lines = append(lines, fmt.Sprintf("check passed: %d jobs enqueued, each delivered and acked once (%d of them taken out at the end)", c.Enqueued, c.Drained))
 		}
 	}
+	if c := r.Check; c != nil && c.Adrift+c.Unsettled+c.Unknown > 0 {
+		lines = append(lines, fmt.Sprintf("of lost answers: %d jobs may be there or not, %d are leased to nobody until their leases end, %d may be acked or not",
+			c.Unknown, c.Adrift, c.Unsettled))
+	}
 	return append(lines, r.Notes...)
 }
 
