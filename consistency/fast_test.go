@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -211,5 +212,75 @@ func TestFastKilledLeader(t *testing.T) {
 	t.Logf("%d fast enqueues answered, the last %d of them lost with their node, as their fate says", len(got), lost)
 	if lost == 0 {
 		t.Error("vacuous: nothing was lost")
+	}
+}
+
+// TestNobodySeesUncommitted lets a leader that is cut off answer fast enqueues,
+// and reads everything, everywhere: no trace of them is seen before they commit.
+func TestNobodySeesUncommitted(t *testing.T) {
+	c, ctx, f := start3ViaProxies(t)
+	h := newHistory()
+	old := leader(t, c, ctx)
+	on := newClient(h, old, c.Nodes[old].Client)
+	_, before := on.enqueue(ctx, "seen", "committed before")
+	f.isolate(old)
+	a, err := on.do(ctx, "POST", "/v1/queues/seen/enqueue?consistency=fast", []byte("not committed"))
+	if err != nil || a.status != http.StatusAccepted {
+		t.Fatalf("fast enqueue on a leader just cut off: %d %s %v", a.status, a.body, err)
+	}
+	var got struct{ ID string }
+	json.Unmarshal(a.body, &got)
+	batch := a.header.Get("Raftq-Batch")
+	a2, _ := on.do(ctx, "POST", "/v1/queues/new/enqueue?consistency=fast", []byte("a new queue"))
+	if a2.status != http.StatusAccepted {
+		t.Fatalf("second fast enqueue: %d %s", a2.status, a2.body)
+	}
+	look := func(node int, path string) answer {
+		a, err := newClient(h, node, c.Nodes[node].Client).do(ctx, "GET", path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for node := range c.Nodes {
+		for _, how := range []string{"consistency=fast&timeout=1s", "timeout=300ms"} {
+			if a := look(node, "/v1/jobs/"+got.ID+"?"+how); a.status == 200 {
+				t.Errorf("node %d, %s: the job is seen: %s", node, how, a.body)
+			}
+			if a := look(node, "/v1/queues/new?"+how); a.status == 200 {
+				t.Errorf("node %d, %s: the new queue is seen: %s", node, how, a.body)
+			}
+			if a := look(node, "/v1/queues?"+how); a.status == 200 && strings.Contains(string(a.body), `"new"`) {
+				t.Errorf("node %d, %s: the new queue is listed: %s", node, how, a.body)
+			}
+			var q queueState
+			if a := look(node, "/v1/queues/seen?"+how); a.status == 200 && (json.Unmarshal(a.body, &q) != nil || q.Ready != 1) {
+				t.Errorf("node %d, %s: %s", node, how, a.body)
+			}
+			if a := look(node, "/v1/log/fate?batch="+batch+"&"+how); a.status == 200 && fateOf(a) != "pending" {
+				t.Errorf("node %d, %s: fate %s", node, how, a.body)
+			}
+		}
+		if a := look(node, "/metrics"); strings.Contains(string(a.body), `queue="new"`) {
+			t.Errorf("node %d: the new queue is in the metrics", node)
+		}
+	}
+	// A dequeue hands out the committed job alone, wherever it is asked.
+	other := newClient(h, (old+1)%3, c.Nodes[(old+1)%3].Client)
+	eventually(t, 20*time.Second, "another leader", func() bool {
+		v, err := other.view(ctx)
+		return err == nil && v.Leader != "" && v.Leader != c.Nodes[old].Name
+	})
+	_, ds, err := other.dequeue(ctx, "seen", 10, 0, time.Minute)
+	if err != nil || len(ds) != 1 || ds[0].id != before.id {
+		t.Errorf("dequeue: %v %+v", err, ds)
+	}
+	f.heal()
+	eventually(t, 20*time.Second, "the fast enqueues committed", func() bool {
+		return fateOf(look((old+1)%3, "/v1/log/fate?batch="+batch)) == "committed"
+	})
+	_, ds, err = other.dequeue(ctx, "seen", 10, 0, time.Minute)
+	if err != nil || len(ds) != 1 || ds[0].id != got.ID {
+		t.Errorf("dequeue after the heal: %v %+v", err, ds)
 	}
 }

@@ -23,13 +23,14 @@ type faultNet struct {
 }
 
 type peerProxy struct {
-	net  *faultNet
-	to   int
-	addr string // of the node itself
-	ln   net.Listener
-	mu   sync.Mutex
-	open map[*link]bool
-	wg   sync.WaitGroup
+	net   *faultNet
+	to    int
+	addr  string // of the node itself
+	ln    net.Listener
+	mu    sync.Mutex
+	open  map[*link]bool
+	ended bool
+	wg    sync.WaitGroup
 }
 
 type link struct {
@@ -61,6 +62,9 @@ func interpose(t *testing.T, c *cluster.Cluster) *faultNet {
 	t.Cleanup(func() {
 		for _, p := range f.proxies {
 			p.ln.Close()
+			p.mu.Lock()
+			p.ended = true
+			p.mu.Unlock()
 			p.closeLinks(func(*link) bool { return true })
 			p.wg.Wait()
 		}
@@ -137,7 +141,19 @@ func (p *peerProxy) run() {
 
 func (p *peerProxy) serve(in net.Conn) {
 	l := &link{from: -1, in: in}
-	defer l.close()
+	p.mu.Lock()
+	p.open[l] = true
+	ended := p.ended
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.open, l)
+		l.close()
+		p.mu.Unlock()
+	}()
+	if ended {
+		return
+	}
 	// The head of the first request says who calls; it is passed on as it came.
 	var head bytes.Buffer
 	br := bufio.NewReader(in)
@@ -163,23 +179,23 @@ func (p *peerProxy) serve(in net.Conn) {
 	}
 	p.mu.Lock()
 	l.out = out
-	p.open[l] = true
+	ended = p.ended
 	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.open, l)
-		p.mu.Unlock()
-	}()
-	if p.net.isCut(l.from, p.to) {
+	if ended || p.net.isCut(l.from, p.to) {
 		return
 	}
 	if _, err := out.Write(head.Bytes()); err != nil {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { copyUntilError(out, br); l.close() })
+	both.Go(func() {
+		copyUntilError(out, br)
+		in.Close()
+		out.Close()
+	})
 	copyUntilError(in, out)
-	l.close()
+	in.Close()
+	out.Close()
 	both.Wait()
 }
 

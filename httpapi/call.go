@@ -61,6 +61,7 @@ func (c *call) begin() error {
 		}
 	}
 	h := &c.ctx.Request.Header
+	c.opts.fast = c.opts.fast || c.s.opts.Fast && c.route.query.has(optConsistency) && !c.opts.given.has(optConsistency)
 	if v := h.PeekCanonical(fieldConsistency); len(v) > 0 && !c.opts.given.has(optConsistency) && c.route.query.has(optConsistency) {
 		var err error
 		if c.opts.fast, err = parseConsistency(value{isText, v}); err != nil {

@@ -47,6 +47,7 @@ func (c *call) forward() (bool, error) {
 	defer fasthttp.ReleaseResponse(res)
 	c.ctx.Request.CopyTo(req)
 	req.Header.SetCanonical(fieldForwarded, c.s.nameField)
+	req.Header.SetCanonical(fieldConsistency, []byte("fast")) // it may be this node's default alone
 	req.Header.Del("Connection")
 	req.SetHost(leader)
 	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+forwardGrace)

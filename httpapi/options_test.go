@@ -193,6 +193,14 @@ func TestConsistency(t *testing.T) {
 	f.answer = func(op fsm.Op) (fsm.Result, error) {
 		return fsm.Result{Fast: true, Batch: fsm.BatchRef{Node: 0xabc, Epoch: 5, Number: 6}, Items: make([]fsm.ItemResult, 1)}, nil
 	}
+	// A node's default counts where the request says nothing.
+	byDefault := newServer(t, f, Options{Fast: true})
+	for want, path := range map[bool]string{true: enqueueQ, false: enqueueQ + "?consistency=strong"} {
+		ask(t, byDefault, "POST", path, "x")
+		if got := f.asked[len(f.asked)-1]; got != want {
+			t.Errorf("%s is fast: %v", path, got)
+		}
+	}
 	a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x")
 	if a.status != 202 || a.json(t)["committed"] != false || a.header("Raftq-Batch") != "abc.5.6" {
 		t.Errorf("%d %s", a.status, a.body)

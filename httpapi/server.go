@@ -23,6 +23,7 @@ import (
 type Options struct {
 	MaxBody  int    // bytes of one job's body: 1 MiB, at most 16 MiB
 	MaxConns int    // connections at once: 65536
+	Fast     bool   // consistency of requests that do not say one
 	Version  string // shown by /version
 	// Registry gets this package's metrics. It is what /metrics shows when it
 	// gathers as well, as every *prometheus.Registry does.

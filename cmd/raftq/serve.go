@@ -132,6 +132,7 @@ func newServer(cfg serveConfig, node *raftnode.Node, log *zap.Logger) (*httpapi.
 	}
 	return httpapi.New(replica{node}, httpapi.Options{
 		MaxBody:  int(cfg.maxBody),
+		Fast:     cfg.fast,
 		Version:  version(),
 		Registry: registry,
 		Logger:   log,

@@ -22,6 +22,7 @@ type serveConfig struct {
 	node         raftnode.Config // without Version and Logger
 	listenClient string
 	maxBody      int64
+	fast         bool // consistency of requests that do not say one
 	logLevel     zapcore.Level
 	logFormat    string // json | text
 }
@@ -51,6 +52,7 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("snapshot-entries", "number", "0", "the same in entries, 0 = by bytes alone")
 	text("max-memory", "size", "0", "limit of the queues' memory, the smallest of all nodes counts; 0 = none")
 	text("max-body", "size", "1MiB", "largest job body, at most "+formatSize(fsm.BodyMax))
+	text("consistency", "strong|fast", "strong", "consistency of requests that do not say one")
 	text("wal-archive", "dir", "", "keep released log segments there instead of deleting them (for tests)")
 	text("insecure", kindBool, "false", "allow listen-client on an address that others can reach, although nobody is authenticated")
 	text("log-level", "level", "info", "debug, info, warn or error")
@@ -89,6 +91,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 		},
 		listenClient: r.address("listen-client"),
 		maxBody:      r.size("max-body"),
+		fast:         r.oneOf("consistency", "strong", "fast") == "fast",
 		logLevel:     r.level("log-level"),
 		logFormat:    r.oneOf("log-format", "text", "json"),
 	}
