@@ -73,6 +73,7 @@ func TestExitCodesAndFailover(t *testing.T) {
 	enqueue, stats := []string{"enqueue", "q", "body"}, []string{"stats", "q"}
 	ack := []string{"ack", "r.1.x"}
 	acked := answerJSON(200, `{"results":[{"id":"D-1","status":200}]}`)
+	nack, nackID := []string{"nack", "r.1.x"}, []string{"nack", "r"}
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -85,6 +86,8 @@ func TestExitCodesAndFailover(t *testing.T) {
 		{"no leader", enqueue, problemAnswer(503, "no_leader", true, "no"), ok, exitOK, 1},
 		{"lost answer of an enqueue", enqueue, hangUp, ok, exitUnknown, 0},
 		{"lost answer of an ack", ack, hangUp, acked, exitOK, 1},
+		{"lost answer of a nack", nack, hangUp, acked, exitOK, 1},
+		{"lost answer of a nack by id", nackID, hangUp, acked, exitUnknown, 0},
 		{"lost answer of a read", stats, hangUp, answerJSON(200, `{"queue":"q"}`), exitOK, 1},
 		{"commit timeout of an enqueue", enqueue, problemAnswer(504, "commit_timeout", true, "unknown"), ok, exitUnknown, 0},
 		{"commit timeout of an ack", ack, problemAnswer(504, "commit_timeout", true, "unknown"), acked, exitOK, 1},
@@ -181,6 +184,32 @@ func TestClientCommands(t *testing.T) {
 			out:       "D-1 given back\n",
 		},
 		{
+			name: "nack of the last time", args: []string{"nack", "D-1.1.t"},
+			exchanges: []exchange{{`POST /v1/nack {"items":[{"receipt":"D-1.1.t"}]}`, `200 {"results":[{"id":"D-1","status":200,"dead":true}]}`}},
+			out:       "D-1 dead after its last failure\n",
+		},
+		{
+			name: "nack as json, in part", args: []string{"nack", "D-1.1.t", "D-2.1.t", "-o", "json", "--timeout", "5s"},
+			exchanges: []exchange{{`POST /v1/nack?timeout=5s {"items":[{"receipt":"D-1.1.t"},{"receipt":"D-2.1.t"}]}`, `207 {"results":[{"id":"D-1","status":200,"dead":true},{"id":"D-2","status":410,"code":"job_gone","new":1}]}`}},
+			code:      exitNothing,
+			out:       `{"results":[{"id":"D-1","status":200,"dead":true},{"id":"D-2","status":410,"code":"job_gone","new":1}]}` + "\n",
+		},
+		{
+			name: "release", args: []string{"release", "D-1.1.t", "--consistency", "fast"},
+			exchanges: []exchange{{`POST /v1/release?consistency=fast {"items":[{"receipt":"D-1.1.t"}]}`, `200 {"results":[{"id":"D-1","status":200}]}`}},
+			out:       "D-1 given back\n",
+		},
+		{
+			name: "fate", args: []string{"fate", "ab.1.2"},
+			exchanges: []exchange{{"GET /v1/log/fate?batch=ab.1.2 ", `200 {"batch":"ab.1.2","fate":"pending"}`}},
+			out:       "pending\n",
+		},
+		{
+			name: "fate as json", args: []string{"fate", "ab.1.2", "-o", "json"},
+			exchanges: []exchange{{"GET /v1/log/fate?batch=ab.1.2 ", `200 {"batch":"ab.1.2","fate":"lost"}`}},
+			out:       `{"batch":"ab.1.2","fate":"lost"}` + "\n",
+		},
+		{
 			name: "extend", args: []string{"extend", "D-1.1.t", "--lease", "5m"},
 			exchanges: []exchange{{`POST /v1/extend {"items":[{"receipt":"D-1.1.t","lease":"5m"}]}`, `200 {"results":[{"id":"D-1","status":200,"lease_until":"2030-01-01T00:00:00Z"}]}`}},
 			out:       "D-1 yours until 2030-01-01T00:00:00Z\n",
@@ -243,6 +272,21 @@ func TestClientCommands(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A fast answer is told from one that is committed, beside the output.
+func TestFastAnswerIsTold(t *testing.T) {
+	node, _ := fakeNode(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Raftq-Batch", "ab.1.2")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"id":"D-1","committed":false,"jobs":[{"receipt":"D-1.1.t","body":"x"}],"results":[{"id":"D-1","status":200}]}`) // a test's server
+	})
+	for _, args := range [][]string{{"enqueue", "q", "x"}, {"dequeue", "q"}, {"ack", "D-1.1.t"}, {"nack", "D-1.1.t"}, {"release", "D-1.1.t"}, {"extend", "D-1.1.t", "-o", "json"}} {
+		code, out, errs := raftqRun(t, "", append(args, "--consistency", "fast", "--endpoints", node)...)
+		if code != exitOK || !strings.HasPrefix(errs, "raftq: not committed yet; batch ab.1.2 (ask: raftq fate ab.1.2)\n") || strings.Contains(out, "ab.1.2") {
+			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
+		}
 	}
 }
 

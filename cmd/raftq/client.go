@@ -63,8 +63,9 @@ func (s *session) call(r request, out any) (printed bool, err error) {
 	if err != nil {
 		return false, withCode(err)
 	}
+	s.tellBatch(ans)
 	if s.json && len(ans.body) > 0 {
-		if _, err := fmt.Fprintln(s.cmd.OutOrStdout(), strings.TrimSpace(string(ans.body))); err != nil {
+		if err := s.print(ans); err != nil {
 			return false, err
 		}
 		printed = true
@@ -76,6 +77,25 @@ func (s *session) call(r request, out any) (printed bool, err error) {
 		return printed, fmt.Errorf("the answer is not understood: %w", err)
 	}
 	return printed, nil
+}
+
+// print prints an answer as it is.
+func (s *session) print(ans *answer) error {
+	_, err := fmt.Fprintln(s.cmd.OutOrStdout(), strings.TrimSpace(string(ans.body)))
+	return err
+}
+
+// tellBatch says of a fast answer that it is not committed, beside the output.
+func (s *session) tellBatch(ans *answer) {
+	if batch := ans.header.Get("Raftq-Batch"); batch != "" {
+		fmt.Fprintf(s.cmd.ErrOrStderr(), "raftq: not committed yet; batch %s (ask: raftq fate %s)\n", batch, batch)
+	}
+}
+
+// writeFlags adds what all commands that write share.
+func writeFlags(cmd *cobra.Command) {
+	cmd.Flags().String("timeout", "", "how long to wait for the commit")
+	cmd.Flags().String("consistency", "", "strong, or fast: answered before the commit (default: the node's, strong unless set)")
 }
 
 // optionFlags copies the flags that were given into a query, by the names of

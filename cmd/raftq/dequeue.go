@@ -42,8 +42,12 @@ func dequeueCmd() *cobra.Command {
 receipts when the work is done, else the jobs come again after their lease.
 
 With --ack the jobs are acked once they are printed, and the bodies alone are
-printed, as they are. A body that is not a line of text is quoted, but for --ack.
-When no job came the exit code is 3.`,
+printed, as they are, each with a newline after it. Without --ack a body that is
+not a line of text is quoted.
+
+With --consistency fast the answer may come before the commit; standard error
+then names the batch, and "raftq fate" tells what became of it. The exit code is
+3 when no job came.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := newSession(cmd)
@@ -73,7 +77,7 @@ When no job came the exit code is 3.`,
 			for i, d := range got.Jobs {
 				items[i].Receipt = d.Receipt
 			}
-			results, err := s.settle("ack", items)
+			results, _, err := s.settle("ack", items, nil)
 			if err != nil {
 				return err
 			}
@@ -85,8 +89,7 @@ When no job came the exit code is 3.`,
 	f.String("wait", "", "wait so long for a job (at most 55s)")
 	f.String("lease", "", "how long the jobs are yours")
 	f.String("consumer", "", "your name, shown to people")
-	f.String("timeout", "", "how long to wait for the commit")
-	f.String("consistency", "strong", "strong, or fast: answered before the commit")
+	writeFlags(cmd)
 	f.BoolVar(&ack, "ack", false, "ack the jobs once they are printed")
 	return cmd
 }

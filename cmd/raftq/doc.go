@@ -1,6 +1,6 @@
 // Command raftq is the whole of raftq in one binary: a node (serve), a cluster
 // in one terminal (local), a demonstration (demo) and a person's client
-// (enqueue, dequeue, ack, nack, extend, stats, cluster).
+// (enqueue, dequeue, ack, nack, release, extend, fate, stats, cluster).
 //
 // The package ties the others together and holds no logic of the queue: flags
 // become a raftnode.Config, a raftnode.Node becomes httpapi's Replica, and the

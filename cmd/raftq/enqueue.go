@@ -19,7 +19,10 @@ func enqueueCmd() *cobra.Command {
 input when BODY is missing or "-".
 
 When the answer gets lost after the request was sent, the job is not sent again,
-since that could make two of it; the exit code is 6.`,
+since that could make two of it; the exit code is 6.
+
+With --consistency fast the answer may come before the commit; standard error
+then names the batch, and "raftq fate" tells what became of it.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := newSession(cmd)
@@ -60,8 +63,7 @@ since that could make two of it; the exit code is 6.`,
 	f.String("lease", "", "how long a worker may keep the job before it is given to another")
 	f.Bool("at-most-once", false, "never deliver the job twice, rather lose it")
 	f.String("max-failures", "", "the job is dead after so many failures, 0 = never")
-	f.String("timeout", "", "how long to wait for the commit")
-	f.String("consistency", "strong", "strong, or fast: answered before the commit")
+	writeFlags(cmd)
 	f.StringArrayVar(&headers, "header", nil, "a header, name=value (may be repeated)")
 	return cmd
 }

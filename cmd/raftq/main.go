@@ -43,7 +43,8 @@ func newRoot(started *bool) *cobra.Command {
 		Use:   "raftq",
 		Short: "A job queue replicated with Raft",
 		Long: `raftq is a job queue replicated with Raft. Every node takes every request, and
-an answer means that the job is on the disks of a majority.
+an answer means that the job is on the disks of a majority, unless --consistency
+fast was asked for.
 
 ` + exitHelp,
 		SilenceErrors: true,
@@ -61,7 +62,7 @@ an answer means that the job is on the disks of a majority.
 		c.GroupID = "server"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), extendCmd(), statsCmd(), clusterCmd()} {
+	for _, c := range []*cobra.Command{enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), releaseCmd(), extendCmd(), fateCmd(), statsCmd(), clusterCmd()} {
 		c.GroupID = "client"
 		clientFlags(c)
 		root.AddCommand(c)
