@@ -177,6 +177,9 @@ func (a *api) sendTo(ctx context.Context, i int, r request) (*answer, error) {
 	refused := &refusal{}
 	if json.Unmarshal(text, refused) != nil || refused.Code == "" {
 		refused = &refusal{Code: fmt.Sprintf("http_%d", resp.StatusCode), Title: strings.TrimSpace(string(text)), Applied: "unknown"} // not a node of ours
+		if resp.StatusCode == http.StatusNotFound {
+			refused.Title = fmt.Sprintf("%s does not know %s; is this the peer port?", node, r.path)
+		}
 	}
 	refused.Status = resp.StatusCode
 	return nil, refused

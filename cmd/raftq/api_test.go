@@ -275,6 +275,15 @@ func TestClientCommands(t *testing.T) {
 	}
 }
 
+// Whoever asks the port of the nodes among themselves is told so.
+func TestPeerPortHint(t *testing.T) {
+	node, _ := fakeNode(t, http.NotFound)
+	code, _, errs := raftqRun(t, "", "stats", "--endpoints", node)
+	if code == exitOK || !strings.Contains(errs, "http://"+node+" does not know /v1/queues; is this the peer port?") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
 // A fast answer is told from one that is committed, beside the output.
 func TestFastAnswerIsTold(t *testing.T) {
 	node, _ := fakeNode(t, func(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,11 @@ Without --rate each connection sends again when it was answered (closed loop).
 With --rate requests have fixed sending times, and latencies count from those:
 what a slow server keeps from being sent is counted as slow (open loop).
 
-The exit code is 1 when requests failed or --check found a fault.`,
+The exit code is 1 when requests failed or --check found a fault.
+
+docs/performance.md explains each row and column. To put runs beside each other,
+such as an echo run and one of a cluster, write each with --json and give the files
+to "raftq bench render".`,
 		Example: `  raftq local &                     # a cluster on this machine, in another terminal
   E=127.0.0.1:8080,127.0.0.1:8081,127.0.0.1:8082
 
@@ -59,7 +63,12 @@ The exit code is 1 when requests failed or --check found a fault.`,
 
   # batches of 100 jobs; what an empty server could do at best
   raftq bench --endpoints $E --workload batch --batch 100 --connections 8
-  raftq bench --workload echo`,
+  raftq bench --workload echo
+
+  # the two side by side
+  raftq bench --endpoints $E --json raftq.json
+  raftq bench --workload echo --json echo.json
+  raftq bench render raftq.json echo.json --html compare.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.endpoints == "" {
@@ -67,6 +76,9 @@ The exit code is 1 when requests failed or --check found a fault.`,
 			}
 			if p.endpoints == "" {
 				p.endpoints = endpointsDefault
+			}
+			if err := refuseZeros(cmd); err != nil {
+				return &exitError{exitUsage, err}
 			}
 			size, err := parseSize(p.size)
 			if err != nil {
@@ -81,6 +93,23 @@ The exit code is 1 when requests failed or --check found a fault.`,
 	p.flags(cmd)
 	cmd.AddCommand(benchReportCmd(), benchRenderCmd(), echoServerCmd())
 	return cmd
+}
+
+// refuseZeros: a zero in a bench.Config means its default, but nobody who
+// writes one means that.
+func refuseZeros(cmd *cobra.Command) error {
+	for _, name := range []string{"connections", "pipeline", "batch", "queues", "duration", "timeout"} {
+		f := cmd.Flags().Lookup(name)
+		if !f.Changed {
+			continue
+		}
+		for v := range strings.SplitSeq(strings.Trim(f.Value.String(), "[]"), ",") {
+			if v == "0" || v == "0s" {
+				return fmt.Errorf("%s: %s is not above 0", name, v)
+			}
+		}
+	}
+	return nil
 }
 
 func workloadHelp() string {

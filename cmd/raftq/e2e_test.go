@@ -222,7 +222,7 @@ func TestServeRefuses(t *testing.T) {
 // local prints how to use it, starts again on its directory, and stops
 // everything on Ctrl-C.
 func TestLocal(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "local")
+	dir := filepath.Join(t.TempDir(), "lo'c al")
 	cmd, out := startLocalProcess(t, dir, 2)
 	endpoints := regexp.MustCompile(`RAFTQ_ENDPOINTS=(\S+)`).FindStringSubmatch(out.String())
 	if endpoints == nil {
@@ -231,8 +231,15 @@ func TestLocal(t *testing.T) {
 	if code, id, errs := raftqRun(t, "", "enqueue", "q", "x", "--endpoints", endpoints[1]); code != exitOK || !strings.HasPrefix(id, "D-") {
 		t.Errorf("enqueue: %d %s %s", code, id, errs)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	byHand := restartByHand(t, dir, out)
+	if code, _, errs := raftqRun(t, "", "enqueue", "q", "y", "--endpoints", endpoints[1]); code != exitOK {
+		t.Errorf("enqueue with the node started by hand: %d %s", code, errs)
+	}
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), byHand.Process.Signal(syscall.SIGTERM)); err != nil {
 		t.Fatal(err)
+	}
+	if err := byHand.Wait(); err != nil {
+		t.Errorf("node started by hand ended with %v", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("local ended with %v\n%s", err, out)
@@ -245,6 +252,51 @@ func TestLocal(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "n2.log")); err != nil {
 		t.Error(err)
+	}
+}
+
+// restartByHand kills n1 of raftq local and starts it again with the command
+// that was printed, until it is ready.
+func restartByHand(t *testing.T, dir string, out *watchedBuffer) *exec.Cmd {
+	t.Helper()
+	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	if _, err := fmt.Sscan(string(pids), &pid); err != nil {
+		t.Fatalf("%v in %q", err, pids)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, startMax)
+	var line []string
+	for again := regexp.MustCompile(`To start it again:\n\n  (.*)\n`); line == nil; line = again.FindStringSubmatch(out.String()) {
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	cmd := exec.Command("sh", "-c", "exec "+line[1])
+	cmd.Env = append(cleanEnviron(), beRaftq)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // an error when it has ended
+	client := regexp.MustCompile(`--listen-client (\S+)`).FindStringSubmatch(line[1])
+	for {
+		resp, err := http.Get("http://" + client[1] + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return cmd
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s is not ready: %v", line[1], err)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,10 +28,16 @@ func localCmd() *cobra.Command {
 		Long: `Run a whole cluster on this machine, a process for each node, and stop it with
 Ctrl-C. Data, logs and a file "pids" (a line "pid starttime name" for each
 process) are kept below --data-dir; started there again, the cluster goes on
-where it stopped. What follows "--" is handed to every node's serve.`,
+where it stopped. What follows "--" is handed to every node's serve.
+
+When a node ends, the others go on, and the command that starts it again is
+printed, for another terminal. A node started so is not stopped by Ctrl-C here.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 				return &exitError{exitUsage, fmt.Errorf("unexpected %q; flags of serve stand behind --", args[0])}
+			}
+			if o.Nodes < 1 {
+				return &exitError{exitUsage, fmt.Errorf("nodes: %d is not above 0", o.Nodes)}
 			}
 			binary, err := os.Executable()
 			if err != nil {
@@ -93,10 +101,34 @@ func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out
 			return stopLocal(ctx, c, signals)
 		case n := <-ended:
 			running--
-			fmt.Fprintf(out, "%s ended; %d of %d nodes run. See %s\n", n.Name, running, len(c.Nodes), n.LogFile)
+			fmt.Fprintf(out, "%s ended; %d of %d nodes run. See %s\nTo start it again:\n\n  %s\n\n", n.Name, running, len(c.Nodes), n.LogFile, serveLine(o.Binary, c, n))
 		}
 	}
 	return fmt.Errorf("all nodes ended")
+}
+
+// serveLine is the command that starts a node again by hand.
+func serveLine(binary string, c *cluster.Cluster, n *cluster.Node) string {
+	members := make([]string, 0, len(c.Nodes))
+	for _, m := range c.Nodes {
+		members = append(members, m.Name+"=http://"+m.Peer)
+	}
+	words := append([]string{binary, "serve", "--name", n.Name, "--data-dir", n.DataDir, "--listen-client", n.Client, "--listen-peer", n.Peer,
+		"--initial-cluster", strings.Join(members, ",")}, n.Args...)
+	for i := range words {
+		words[i] = shellWord(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// shellWord quotes what a shell would not take as it is.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func stopLocal(ctx context.Context, c *cluster.Cluster, signals <-chan os.Signal) error {
