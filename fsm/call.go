@@ -7,7 +7,7 @@ type ReadHow struct {
 	// Strong: linearizable. Else the node's own committed state, with its age.
 	Strong   bool
 	MinIndex uint64 // not before this entry is applied here
-	// Age: a weak read waits until its state's age is known.
+	// Age: a weak read waits a little until its state's age is known.
 	Age bool
 	// MaxStaleMs is the highest age of a weak read's state, in ms; 0 = any.
 	// It needs Age.
@@ -19,7 +19,7 @@ type ReadHow struct {
 type Seen struct {
 	Position
 	// StaleMs: the state holds everything that was committed so many ms ago.
-	// 0 for a strong read.
+	// 0 for a strong read, -1 when the age is not known.
 	StaleMs int64
 	// NowMs is log time at the answer, as this node reckons it: ages are counted
 	// to here, because a quiet log has no entries that show time passing.

@@ -162,7 +162,7 @@ func (c *call) answerBytes(d *fsm.Delivered) error {
 		c.num = append(append(c.num[:0], fieldHeader...), x.Name...)
 		h.SetCanonical(c.num, stringBytes(x.Value))
 	}
-	res.SetStatusCode(200)
+	res.SetStatusCode(c.written(200))
 	h.SetContentTypeBytes(typeBytes)
 	res.SetBodyRaw(stringBytes(d.Body))
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -23,8 +24,12 @@ func newForwarder() *fasthttp.Client {
 		MaxIdemponentCallAttempts: 1,
 		RetryIfErr:                func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 		DisablePathNormalizing:    true,
-		MaxResponseBodySize:       requestBytesMax(fsm.BodyMax),
-		Dial:                      (&fasthttp.TCPDialer{Concurrency: forwardsMax}).Dial,
+		// What the leader has handed out must not be thrown away here: no limit
+		// below what it may answer. A job's headers are header fields of raw bytes.
+		ReadBufferSize: 64 << 10,
+		Dial: func(addr string) (net.Conn, error) {
+			return net.DialTimeout("tcp", addr, dialTimeout)
+		},
 	}
 }
 
@@ -51,8 +56,9 @@ func (c *call) forward() (bool, error) {
 	req.Header.Del("Connection")
 	req.SetHost(leader)
 	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+forwardGrace)
+	var dial *net.OpError
 	switch {
-	case errors.Is(err, fasthttp.ErrDialTimeout), errors.Is(err, fasthttp.ErrNoFreeConns):
+	case errors.Is(err, fasthttp.ErrNoFreeConns), errors.As(err, &dial) && dial.Op == "dial":
 		return false, nil // nothing was sent: answer it here
 	case err != nil:
 		return true, &fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: "the leader gave no answer to the forwarded request: " + err.Error()}
@@ -68,7 +74,10 @@ func (c *call) forward() (bool, error) {
 	return true, nil
 }
 
-const forwardGrace = 2 * time.Second
+const (
+	forwardGrace = 2 * time.Second
+	dialTimeout  = time.Second
+)
 
 // receiptsOf finds the receipts in a dequeue's answer, whatever its form, so
 // that they are given back when this node's client is gone.

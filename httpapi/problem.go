@@ -38,6 +38,7 @@ var kinds = func() []kind {
 		fsm.CodeNoLeader:       {status: 503, title: "The cluster has no leader", retryable: true, retryMs: 1000},
 		fsm.CodeOverloaded:     {status: 503, title: "The node is overloaded", retryable: true, retryMs: 200},
 		fsm.CodeLeaving:        {status: 503, title: "The node is leaving; another one will serve you", retryable: true, retryMs: 100},
+		fsm.CodeNotFresh:       {status: 503, title: "This node's state is older than asked for", retryable: true, retryMs: 100},
 		fsm.CodeLoading:        {status: 503, title: "The node is loading its state", retryable: true, retryMs: 1000},
 		fsm.CodeMemoryLimit:    {status: 507, title: "Memory is full", retryable: true, retryMs: 5000},
 		fsm.CodeDiskLimit:      {status: 507, title: "The disk is full", retryable: true, retryMs: 5000},

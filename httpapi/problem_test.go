@@ -14,7 +14,7 @@ func TestEveryCode(t *testing.T) {
 	statuses := map[string]int{
 		"invalid_request": 400, "invalid_option": 422, "bad_job_id": 400, "queue_not_found": 404, "job_not_found": 404,
 		"lease_lost": 409, "queue_paused": 409, "too_late": 409, "at_most_once": 409, "job_gone": 410, "body_too_large": 413,
-		"queue_full": 429, "no_leader": 503, "leaving": 503, "loading": 503, "overloaded": 503, "commit_timeout": 504,
+		"queue_full": 429, "no_leader": 503, "leaving": 503, "loading": 503, "not_fresh": 503, "overloaded": 503, "commit_timeout": 504,
 		"memory_limit": 507, "disk_limit": 507, "queue_not_empty": 409, "epoch_taken": 500,
 	}
 	for _, code := range fsm.Codes() {

@@ -169,6 +169,7 @@ type core struct {
 	peers   map[uint64]*peerState
 	chains  chainRing
 	appends []*appendJob // not durable yet, oldest first
+	wroteAt int64        // boot ns at which the log writer last reported
 	muted   bool         // stuck disk: no raft message in or out
 	moved   int64        // when a transfer because of the stuck disk began
 	stats   coreStats
@@ -219,6 +220,9 @@ func newCore(cfg coreConfig) (*core, error) {
 	// An answer to a ReadIndex of an earlier process may still be on its way.
 	c.reads.round = cfg.epoch >> 32 << 48
 	c.snaps.lastBytes = cfg.snapLast
+	if c.checkForeignEpoch(); c.fail != nil {
+		return nil, c.fail
+	}
 	if v := cfg.conf.GetVoters(); len(v) == 1 && v[0] == cfg.id {
 		// A lone voter need not wait for an election timeout.
 		if err := c.rn.Campaign(); err != nil {
@@ -231,6 +235,10 @@ func newCore(cfg coreConfig) (*core, error) {
 // step handles events at one reading of the clocks and says what to do. The
 // outputs are valid until the next step. After an error the core is dead.
 func (c *core) step(now reading, events []any) (*outputs, error) {
+	if c.stats.steps++; c.stats.steps == 1 {
+		// Reading the log may have taken long; that is no time without a leader.
+		c.noLead, c.tickAt = now.boot, now.boot
+	}
 	c.now = now
 	o := &c.out
 	*o = outputs{sends: o.sends[:0], snapshots: o.snapshots[:0], appends: o.appends[:0],
@@ -410,6 +418,9 @@ func (c *core) appendEntries(m *pb.Message) {
 		}
 	}
 	c.wrote(ents)
+	if c.spec.on && len(ents) > 0 {
+		c.provenBy(c.lastAppended)
+	}
 	job.base = c.clock.base.TimeBase
 	c.speculate(ents)
 	c.appends = append(c.appends, job)
@@ -420,6 +431,7 @@ func (c *core) appendEntries(m *pb.Message) {
 // snapshot's machine is swapped in before raft hears of it, so that raft's
 // applied index and the machine's agree.
 func (c *core) onAppended(jobs []*appendJob) {
+	c.wroteAt = c.now.boot
 	for _, j := range jobs {
 		if len(c.appends) == 0 || c.appends[0] != j {
 			panic("BUG: the log writer answered out of order")
@@ -478,7 +490,8 @@ func (c *core) observe() {
 // watchDisk hands leadership over when an append hangs longer than an election
 // timeout; a leader that cannot goes silent, so that the others elect one.
 func (c *core) watchDisk() {
-	if c.role != raft.StateLeader || len(c.appends) == 0 || c.now.boot-c.appends[0].began < c.cfg.electionNs {
+	// A long queue that moves is no stuck disk.
+	if c.role != raft.StateLeader || len(c.appends) == 0 || c.now.boot-max(c.appends[0].began, c.wroteAt) < c.cfg.electionNs {
 		c.moved = 0
 		if c.muted {
 			// A lone voter stays leader all the time; nothing else ends its silence.
@@ -490,7 +503,7 @@ func (c *core) watchDisk() {
 	switch {
 	case c.moved == 0:
 		c.moved = c.now.boot
-		c.log.Warn("stuck disk: handing leadership over", zap.Int64("ms", (c.now.boot-c.appends[0].began)/1e6))
+		c.log.Warn("stuck disk: handing leadership over", zap.Int64("ms", (c.now.boot-max(c.appends[0].began, c.wroteAt))/1e6))
 		c.transfer()
 	case !c.muted && c.now.boot-c.moved > c.cfg.electionNs:
 		c.log.Error("stuck disk: nobody takes leadership, going silent")

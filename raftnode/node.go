@@ -287,7 +287,11 @@ func (n *Node) Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error) {
 	if r.err != nil {
 		return fsm.Seen{}, r.err
 	}
-	return fsm.Seen{Position: r.pos, StaleMs: (r.age + 1e6 - 1) / 1e6, NowMs: r.at}, nil
+	seen := fsm.Seen{Position: r.pos, StaleMs: (r.age + 1e6 - 1) / 1e6, NowMs: r.at}
+	if r.age < 0 {
+		seen.StaleMs = -1
+	}
+	return seen, nil
 }
 
 // GiveBack returns hand-outs whose answer was not written; it does not block.

@@ -14,6 +14,7 @@ type read struct {
 	f   func(*fsm.Machine) // may run more than once; the last time counts
 	how fsm.ReadHow
 
+	arrived  int64 // boot ns
 	deadline int64
 	index    uint64   // not evaluated before the machine has reached it
 	mark     uint64   // leader: an own-term entry above it proves leadership when it commits
@@ -51,12 +52,16 @@ type freshness struct {
 	next   int64 // of the last answered round: counts once index is reached
 	index  uint64
 	wanted int64 // boot ns of the last weak read
+
+	// Leader: an entry of its own, and when it was appended.
+	appended, appendedTerm uint64
+	appendedAt             int64
 }
 
 const freshFor = 10e9 // ns that the renewal goes on after a weak read
 
 func (c *core) onRead(r *read) {
-	r.deadline = c.now.boot + r.how.TimeoutMs*1e6
+	r.arrived, r.deadline = c.now.boot, c.now.boot+r.how.TimeoutMs*1e6
 	r.index = r.how.MinIndex
 	r.mark = ^uint64(0) // none yet
 	if c.leaving {
@@ -127,7 +132,7 @@ func (c *core) evaluate(r *read) bool {
 	m := c.machine
 	if !r.how.Strong {
 		m = c.committed()
-		if r.age = c.now.boot - c.reads.fresh.at; r.how.Age && (c.reads.fresh.at == 0 || r.how.MaxStaleMs > 0 && r.age > r.how.MaxStaleMs*1e6) {
+		if !c.freshEnough(r) {
 			return false // a round is on its way
 		}
 	}
@@ -158,9 +163,37 @@ func (c *core) evaluate(r *read) bool {
 	return true
 }
 
+// freshEnough notes the age of a weak read's state and tells whether it will do.
+// An age that nobody knows yet is waited for, but not for long: without max_stale
+// an answer of unknown age (-1) is better than none.
+func (c *core) freshEnough(r *read) bool {
+	f := &c.reads.fresh
+	if r.age = c.now.boot - f.at; f.at == 0 {
+		r.age = -1
+	}
+	switch {
+	case !r.how.Age:
+		return true
+	case r.how.MaxStaleMs > 0:
+		return f.at > 0 && r.age <= r.how.MaxStaleMs*1e6
+	}
+	return f.at > 0 || c.now.boot-r.arrived > 3*c.cfg.heartbeatNs
+}
+
+// provenBy notes that this leader has appended an entry: once it commits, the
+// leader led after that, and its state is as young.
+func (c *core) provenBy(index uint64) {
+	if f := &c.reads.fresh; f.appended <= c.confirmed.Index || f.appendedTerm != c.term {
+		f.appended, f.appendedTerm, f.appendedAt = index, c.term, c.now.boot
+	}
+}
+
 // refresh lets the last answered round count once its index is reached.
 func (c *core) refresh() {
 	f := &c.reads.fresh
+	if c.role == raft.StateLeader && f.appendedTerm == c.term && f.appended > 0 && f.appended <= c.confirmed.Index && f.appendedAt > f.next {
+		f.next, f.index = f.appendedAt, f.appended
+	}
 	if f.next > f.at && c.committed().Position().Index >= f.index {
 		f.at = f.next
 	}
@@ -240,10 +273,10 @@ func (c *core) readsTick() {
 	keep, marked := q.list[:0], 0
 	for i, r := range q.list {
 		switch {
-		case c.now.boot >= r.deadline && r.proven && !r.how.Strong && r.index > c.confirmed.Index:
-			c.refuseRead(r, fsm.CodeNoLeader, "min_index %d is not reached here within the timeout; this node has applied %d", r.index, c.confirmed.Index)
+		case c.now.boot >= r.deadline && r.how.MinIndex > c.confirmed.Index:
+			c.refuseRead(r, fsm.CodeNotFresh, "min_index %d is not reached here within the timeout; this node has applied %d", r.how.MinIndex, c.confirmed.Index)
 		case c.now.boot >= r.deadline && !r.how.Strong:
-			c.refuseRead(r, fsm.CodeNoLeader, "this node's state is older than max_stale of %d ms, or of unknown age: it has not reached a leader", r.how.MaxStaleMs)
+			c.refuseRead(r, fsm.CodeNotFresh, "within the timeout this node could not show a state of at most %d ms (max_stale)", r.how.MaxStaleMs)
 		case c.now.boot >= r.deadline, leaderless && r.how.Strong:
 			c.refuseRead(r, fsm.CodeNoLeader, "no linearizable read within the timeout: a majority of the members must be up and connected")
 		default:

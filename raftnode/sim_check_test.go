@@ -343,7 +343,7 @@ func (c *checker) readDone(n *simNode, r *read) {
 		c.fastAt[n] = r.pos.Index
 	}
 	e := c.position(o, r.pos)
-	if r.how.Age {
+	if r.how.Age && r.age >= 0 {
 		c.checkAge(o, r)
 	}
 	for k := range e.counts {

@@ -166,7 +166,7 @@ func (c *core) view() Status {
 type coreStats struct {
 	leaderChanges, batches, ops, resent, dropped, entries uint64
 	givenBack, hangups, readRounds, snapshots, installs   uint64
-	rollbacks, fast                                       uint64
+	steps, rollbacks, fast                                uint64
 }
 
 // machineFacts are the gauges of /metrics that come from the machine.

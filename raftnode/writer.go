@@ -97,11 +97,22 @@ func (w *logWriter) run() {
 	}
 }
 
+// groupBytesMax bounds what one fsync covers, so that a burst of large bodies is
+// written in steps that the core sees pass, not in one that looks stuck.
+const groupBytesMax = 4 << 20
+
 // groupLen is how many jobs go into one Save: a snapshot stands alone.
 func groupLen(jobs []*appendJob) int {
+	bytes := 0
 	for i, j := range jobs {
 		if j.mark != nil || j.machine != nil {
 			return max(i, 1)
+		}
+		for _, e := range j.m.GetEntries() {
+			bytes += len(e.GetData())
+		}
+		if i > 0 && bytes > groupBytesMax {
+			return i
 		}
 	}
 	return len(jobs)

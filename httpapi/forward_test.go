@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"raftq/fsm"
+)
+
+// listening serves s on loopback and returns its address.
+func listening(t *testing.T, r Replica, opts Options) string {
+	t.Helper()
+	s := newServer(t, r, opts)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(ln) // until the server is closed, at the end of the test
+	return ln.Addr().String()
+}
+
+// TestForward proves that a follower passes fast writes on and the leader's
+// answer back, whatever its size: what the leader has handed out must not be
+// thrown away on the way. Jobs' headers of 16 KiB and answers of many MiB come
+// through, and receipts are found in each form.
+func TestForward(t *testing.T) {
+	leader := newFake()
+	follower := newFake()
+	follower.leader = listening(t, leader, Options{MaxBody: 16 << 20})
+	s := newServer(t, follower, Options{MaxBody: 16 << 20})
+	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || len(leader.ops) != 1 || len(follower.ops) != 0 || !leader.asked[0] {
+		t.Fatalf("%d %s: leader %d ops, follower %d", a.status, a.body, len(leader.ops), len(follower.ops))
+	}
+	var headers []fsm.Header
+	for i := range 16 {
+		headers = append(headers, fsm.Header{Name: fmt.Sprintf("h%02d", i), Value: strings.Repeat("v", 1000)})
+	}
+	var jobs []fsm.Delivered
+	for i := range 30 {
+		jobs = append(jobs, fsm.Delivered{ID: fsm.ID{Key: fsm.Key{Hi: 1, Lo: uint64(i)}, Minutes: 1}, Grant: 1, Tag: uint64(i), Queue: "q",
+			Body: strings.Repeat("\x00", 1<<20), Headers: headers})
+	}
+	leader.answer = func(op fsm.Op) (fsm.Result, error) {
+		n := min(int(op.(*fsm.Dequeue).Max), len(jobs))
+		return fsm.Result{Jobs: jobs[:n]}, nil
+	}
+	for _, form := range []string{"application/json", "application/x-ndjson", "application/vnd.raftq.frames"} {
+		a := ask(t, s, "POST", "/v1/queues/q/dequeue?consistency=fast&max=1000", "", "Accept", form)
+		if a.status != 200 || len(a.body) < 30<<20 {
+			t.Errorf("%s: %d, %d bytes: %.200s", form, a.status, len(a.body), a.body)
+		}
+	}
+	a := ask(t, s, "POST", "/v1/queues/q/dequeue?consistency=fast", "", "Accept", "application/octet-stream")
+	if a.status != 200 || len(a.body) != 1<<20 || a.header("Raftq-Receipt") == "" {
+		t.Errorf("raw: %d, %d bytes: %.200s", a.status, len(a.body), a.body)
+	}
+	if len(follower.ops) != 0 {
+		t.Errorf("the follower ran %d ops of its own", len(follower.ops))
+	}
+}
+
+// TestForwardNotSent proves that a request which surely was not sent to the
+// leader is answered by the follower itself.
+func TestForwardNotSent(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := newFake()
+	follower.leader = ln.Addr().String()
+	ln.Close() // nobody listens there now
+	s := newServer(t, follower, Options{})
+	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || len(follower.ops) != 1 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestReceiptsOf proves that receipts are found in an answer and not in bodies.
+func TestReceiptsOf(t *testing.T) {
+	r := fsm.Receipt{ID: fsm.ID{Key: fsm.Key{Hi: 1, Lo: 2}, Minutes: 1}, Grant: 3, Tag: 4}
+	fake := fsm.Receipt{ID: fsm.ID{Key: fsm.Key{Hi: 9, Lo: 9}, Minutes: 1}, Grant: 9, Tag: 9}
+	body := `{"jobs":[{"receipt":"` + r.String() + `","body":"a lie: \"receipt\":\"` + fake.String() + `\" "}]}`
+	got := appendReceipts(nil, []byte(body))
+	if len(got) != 1 || got[0].Key != r.ID.Key || got[0].Grant != 3 || got[0].Tag != 4 {
+		t.Errorf("found %+v", got)
+	}
+	if got := appendReceipts(nil, bytes.Repeat([]byte(`"receipt":"`), 3)); len(got) != 0 {
+		t.Errorf("found %+v in garbage", got)
+	}
+}
