@@ -31,8 +31,8 @@ func TestForward(t *testing.T) {
 	follower := newFake()
 	follower.leader = listening(t, leader, Options{MaxBody: 16 << 20})
 	s := newServer(t, follower, Options{MaxBody: 16 << 20})
-	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || len(leader.ops) != 1 || len(follower.ops) != 0 || !leader.asked[0] {
-		t.Fatalf("%d %s: leader %d ops, follower %d", a.status, a.body, len(leader.ops), len(follower.ops))
+	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || leader.opCount() != 1 || follower.opCount() != 0 {
+		t.Fatalf("%d %s: leader %d ops, follower %d", a.status, a.body, leader.opCount(), follower.opCount())
 	}
 	var headers []fsm.Header
 	for i := range 16 {
@@ -43,10 +43,15 @@ func TestForward(t *testing.T) {
 		jobs = append(jobs, fsm.Delivered{ID: fsm.ID{Key: fsm.Key{Hi: 1, Lo: uint64(i)}, Minutes: 1}, Grant: 1, Tag: uint64(i), Queue: "q",
 			Body: strings.Repeat("\x00", 1<<20), Headers: headers})
 	}
+	leader.mu.Lock()
+	if !leader.asked[0] {
+		t.Error("the leader was not asked for a fast answer")
+	}
 	leader.answer = func(op fsm.Op) (fsm.Result, error) {
 		n := min(int(op.(*fsm.Dequeue).Max), len(jobs))
 		return fsm.Result{Jobs: jobs[:n]}, nil
 	}
+	leader.mu.Unlock()
 	for _, form := range []string{"application/json", "application/x-ndjson", "application/vnd.raftq.frames"} {
 		a := ask(t, s, "POST", "/v1/queues/q/dequeue?consistency=fast&max=1000", "", "Accept", form)
 		if a.status != 200 || len(a.body) < 30<<20 {
@@ -57,8 +62,8 @@ func TestForward(t *testing.T) {
 	if a.status != 200 || len(a.body) != 1<<20 || a.header("Raftq-Receipt") == "" {
 		t.Errorf("raw: %d, %d bytes: %.200s", a.status, len(a.body), a.body)
 	}
-	if len(follower.ops) != 0 {
-		t.Errorf("the follower ran %d ops of its own", len(follower.ops))
+	if n := follower.opCount(); n != 0 {
+		t.Errorf("the follower ran %d ops of its own", n)
 	}
 }
 
@@ -73,7 +78,7 @@ func TestForwardNotSent(t *testing.T) {
 	follower.leader = ln.Addr().String()
 	ln.Close() // nobody listens there now
 	s := newServer(t, follower, Options{})
-	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || len(follower.ops) != 1 {
+	if a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x"); a.status != 201 || follower.opCount() != 1 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
