@@ -137,7 +137,10 @@ func (c *core) evaluate(r *read) bool {
 		}
 	}
 	if !r.seen {
-		if m.Position().Index < r.index || !r.proven && c.role != raft.StateLeader {
+		// A leader's commit index means nothing before its term's first entry is
+		// applied: an earlier life of it may have answered from more.
+		early := c.role == raft.StateLeader && m.Position().Term == c.term
+		if m.Position().Index < r.index || !r.proven && !early {
 			return false
 		}
 		r.seen, r.pos = true, m.Position()

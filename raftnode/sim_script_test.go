@@ -278,3 +278,39 @@ func TestWaitersAreServedOldestFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestNewLeaderKnowsNoCommit kills all nodes right after an answer, so that
+// their logs' commit indexes are behind it. A read at the next leader, before its
+// term's first entry commits, must not be answered from a state that ends at its
+// own commit index: an earlier life has answered from more.
+func TestNewLeaderKnowsNoCommit(t *testing.T) {
+	newScript(t, func(s *script) {
+		s.answered(s.enqueue(s.leader(), "q0"))
+		for _, n := range s.nodes {
+			n.kill()
+			// Nobody syncs a hard state that only moves the commit index.
+			n.disk.commit = min(n.disk.commit, s.check.highest-1)
+		}
+		for _, n := range s.nodes {
+			n.start()
+		}
+		var l *simNode
+		s.until(10e9, "a leader", func() bool {
+			for _, n := range s.nodes {
+				if n.core.role == raft.StateLeader {
+					l = n
+				}
+			}
+			return l != nil
+		})
+		if l.core.machine.Position().Term == l.core.term || l.core.commit >= s.check.highest {
+			s.failf("nothing is shown: %s; highest answer %d", l.describe(), s.check.highest)
+		}
+		// An empty queue, so that the dequeue is a read.
+		rd, empty := s.strongRead(l, 30e9), s.dequeue(l, "q1", 0)
+		s.answered(rd, empty) // the checkers see a stale one
+		if rd.counts[0].Enqueued != 1 {
+			s.failf("the read does not see what was answered before it: %+v", rd.counts)
+		}
+	})
+}
