@@ -291,6 +291,7 @@ func TestNewLeaderKnowsNoCommit(t *testing.T) {
 			// Nobody syncs a hard state that only moves the commit index.
 			n.disk.commit = min(n.disk.commit, s.check.highest-1)
 		}
+		s.pass(100e6) // what is on its way finds nobody
 		for _, n := range s.nodes {
 			n.start()
 		}
