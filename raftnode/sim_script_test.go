@@ -308,7 +308,12 @@ func TestNewLeaderKnowsNoCommit(t *testing.T) {
 			s.failf("nothing is shown: %s; highest answer %d", l.describe(), s.check.highest)
 		}
 		// An empty queue, so that the dequeue is a read.
+		for _, n := range s.nodes {
+			s.net.cut[n.i][l.i] = n != l // so that nothing commits yet
+		}
 		rd, empty := s.strongRead(l, 30e9), s.dequeue(l, "q1", 0)
+		s.pass(20e6)
+		s.net.heal()
 		s.answered(rd, empty) // the checkers see a stale one
 		if rd.counts[0].Enqueued != 1 {
 			s.failf("the read does not see what was answered before it: %+v", rd.counts)
