@@ -309,10 +309,13 @@ func TestNewLeaderKnowsNoCommit(t *testing.T) {
 		}
 		// An empty queue, so that the dequeue is a read.
 		for _, n := range s.nodes {
-			s.net.cut[n.i][l.i] = n != l // so that nothing commits yet
+			s.net.cut[n.i][l.i], s.net.cut[l.i][n.i] = n != l, n != l // so that nothing commits yet
 		}
 		rd, empty := s.strongRead(l, 30e9), s.dequeue(l, "q1", 0)
 		s.pass(20e6)
+		// The ReadIndex that would correct it is lost on its way; an entry proves
+		// leadership first.
+		l.core.reads.open, l.core.reads.began = true, l.core.now.boot
 		s.net.heal()
 		s.answered(rd, empty) // the checkers see a stale one
 		if rd.counts[0].Enqueued != 1 {
