@@ -49,6 +49,7 @@ requests under way finished. A second signal ends at once.`,
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 			defer signal.Stop(signals)
+			tuneGC()
 			return serve(cfg, newLogger(cfg), signals)
 		},
 	}
