@@ -26,18 +26,18 @@ const (
 	CodeOverloaded    // not applied
 	CodeLeaving       // not applied
 	CodeLoading       // not applied
-	CodeNotFresh      // a read: this node's state is older than was asked for
 	CodeMemoryLimit   // not applied
 	CodeDiskLimit     // not applied
 	CodeCommitTimeout // unknown
+	CodeNotFresh      // a read: this node's state is older than was asked for
 	codeCount
 )
 
 var codeNames = [codeCount]string{
 	"ok", "invalid_request", "invalid_option", "bad_job_id", "queue_not_found", "job_not_found",
 	"lease_lost", "job_gone", "too_late", "at_most_once", "queue_not_empty", "queue_full", "queue_paused",
-	"epoch_taken", "body_too_large", "no_leader", "overloaded", "leaving", "loading", "not_fresh", "memory_limit", "disk_limit",
-	"commit_timeout",
+	"epoch_taken", "body_too_large", "no_leader", "overloaded", "leaving", "loading", "memory_limit", "disk_limit",
+	"commit_timeout", "not_fresh",
 }
 
 // String returns the code's stable name.
