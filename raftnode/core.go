@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"raftq/fsm"
-	"raftq/wal"
 )
 
 // Limits of one replica.
@@ -22,96 +21,6 @@ const (
 
 	batchWindow = 16 << 20 // what one member's unapplied batches may hold at the most, each
 )
-
-// reading is one look at the clocks: CLOCK_BOOTTIME in ns and the wall clock in
-// ms. The core never looks itself.
-type reading struct {
-	boot int64
-	wall int64
-}
-
-// Events. Each is handled by core.handle.
-type (
-	// submitted are client requests in arrival order.
-	submitted struct{ reqs []*request }
-	// hungup: the client of a request is gone.
-	hungup struct{ req *request }
-	// undelivered: answers with these hand-outs were not written.
-	undelivered struct{ items []fsm.Item }
-	// reading of the state, by a client.
-	readAsked struct{ read *read }
-	// received is a raft message of a peer; machine comes with MsgSnap.
-	received struct {
-		m       *pb.Message
-		machine *fsm.Machine
-	}
-	// batchesCame are batches of another node, in order.
-	batchesCame struct {
-		from uint64
-		data [][]byte
-	}
-	// appended: the log writer made these appends durable, in order.
-	appended struct{ jobs []*appendJob }
-	// unreachable and snapshotSent come from the transport.
-	unreachable  struct{ id uint64 }
-	snapshotSent struct {
-		id uint64
-		ok bool
-	}
-	// snapshotSaved: the file of a snapshotJob is whole and durable, or failed.
-	snapshotSaved struct {
-		job   *snapshotJob
-		bytes int64
-		err   error
-	}
-	// peerStatus is what a peer said of itself.
-	peerStatus struct{ status status }
-	// statusAsked wants the node's own status.
-	statusAsked struct{ reply func(status) }
-	// viewAsked wants what /v1/cluster shows.
-	viewAsked struct{ reply func(Status) }
-	// transferAsked moves leadership away before a stop.
-	transferAsked struct{}
-	// leaveAsked refuses what waits: the node stops.
-	leaveAsked struct{}
-	// failed: an I/O error ends the replica.
-	failed struct{ err error }
-)
-
-// appendJob is one MsgStorageAppend for the log writer.
-type appendJob struct {
-	m       *pb.Message
-	base    wal.TimeBase // log time's base after these entries
-	machine *fsm.Machine // of m.Snapshot; swapped in when the job is durable
-	mark    *markJob     // instead of m: a snapshot of our own
-	began   int64        // boot ns
-}
-
-// markJob puts the marker of our own snapshot into the log, then compacts.
-type markJob struct {
-	state  *pb.HardState
-	marker wal.Marker
-	keep   uint64 // entries above stay in memory for slow followers
-}
-
-// snapshotJob is a machine copy to write to a file.
-type snapshotJob struct {
-	machine *fsm.Machine
-	pos     fsm.Position
-	conf    *pb.ConfState
-}
-
-// outputs is what a step wants done. Slices are reused by the next step.
-type outputs struct {
-	sends     []*pb.Message // to peers, in order
-	snapshots []*pb.Message // MsgSnap: with the file of that index
-	appends   []*appendJob  // to the log writer, in order
-	done      []*request    // answered: wake them
-	reads     []*read       // answered
-	snapshot  *snapshotJob
-	dropped   []uint64 // received snapshots that raft ignored: their files are free
-	ask       bool     // ask all peers for their status now
-}
 
 // coreConfig is what a core is made of. storage holds the log from the
 // machine's index on.

@@ -33,13 +33,17 @@
 //
 // # Files
 //
-//	core.go      the core, its events and outputs
+//	core.go      the core: a turn, raft's Ready, roles
+//	events.go    what goes into a turn and what comes out
 //	origin.go    this node's own batches
 //	parked.go    dequeues that wait, hang-ups, hand-outs nobody took
 //	leader.go    what only a leader does: filter, stamp, timers, node away
 //	clock.go     log time
 //	reads.go     linearizable reads
 //	apply.go     committed entries, snapshots taken and installed
+//	speculate.go a leader's machine ahead of the commit, and back
+//	fast.go      answers before the commit
+//	status.go    what members tell each other, and show
 //	node.go      goroutines and mailboxes around the core
 //	writer.go    the log writer
 //	transport.go peers: rafthttp, snapshots, status
