@@ -60,26 +60,13 @@ func (o *options) frameHead(head []byte) error {
 
 // object reads options from a JSON object.
 func (o *options) object(r *jsonReader, allowed optionSet) error {
-	if err := r.open('{'); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		more, err := r.more('}', n)
-		if !more || err != nil {
-			return err
-		}
-		name, err := r.key()
-		if err != nil {
-			return err
-		}
+	return r.members(func(name []byte) error {
 		v, err := r.value()
 		if err != nil {
 			return err
 		}
-		if err := o.set(name, v, allowed); err != nil {
-			return err
-		}
-	}
+		return o.set(name, v, allowed)
+	})
 }
 
 // appendFrame appends a frame whose object is written by head.

@@ -25,19 +25,16 @@ func (l *jobList) readJSON() (single bool, err error) {
 		}
 		return true, r.end()
 	case '[':
-		r.i++
-		for n := 0; ; n++ {
-			more, err := r.more(']', n)
-			if err != nil {
-				return false, err
-			}
-			if !more {
-				return false, r.end()
-			}
+		err := r.elements(func(n int) error {
 			if err := l.envelope(&r); err != nil {
-				return false, asProblem(err).at("jobs", n)
+				return asProblem(err).at("jobs", n)
 			}
+			return nil
+		})
+		if err != nil {
+			return false, err
 		}
+		return false, r.end()
 	}
 	return false, r.fail(`want an envelope such as {"body":"…"} or an array of them`)
 }
@@ -68,36 +65,22 @@ func (r *jsonReader) lineEnd() byte {
 
 // envelope reads one job.
 func (l *jobList) envelope(r *jsonReader) error {
-	if err := r.open('{'); err != nil {
-		return err
-	}
 	var o options
 	bodies := 0
-	for n := 0; ; n++ {
-		more, err := r.more('}', n)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		name, err := r.key()
-		if err != nil {
-			return err
-		}
+	err := r.members(func(name []byte) error {
 		switch string(name) {
 		case "body", "body_base64", "json":
 			bodies++
-			err = l.envelopeBody(r, string(name), &o.job)
-		default:
-			var v value
-			if v, err = r.value(); err == nil {
-				err = o.set(name, v, jobOptions)
-			}
+			return l.envelopeBody(r, string(name), &o.job)
 		}
+		v, err := r.value()
 		if err != nil {
 			return err
 		}
+		return o.set(name, v, jobOptions)
+	})
+	if err != nil {
+		return err
 	}
 	if bodies != 1 {
 		return invalid("body", "an envelope has exactly one of body, body_base64 and json")

@@ -69,6 +69,43 @@ func (r *jsonReader) key() ([]byte, error) {
 	return k, nil
 }
 
+// members reads an object and calls member with each name, at its value. The
+// caller refuses names that it does not know.
+func (r *jsonReader) members(member func(name []byte) error) error {
+	if err := r.open('{'); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		more, err := r.more('}', n)
+		if !more || err != nil {
+			return err
+		}
+		name, err := r.key()
+		if err != nil {
+			return err
+		}
+		if err := member(name); err != nil {
+			return err
+		}
+	}
+}
+
+// elements reads an array and calls element at each value, counted from 0.
+func (r *jsonReader) elements(element func(n int) error) error {
+	if err := r.open('['); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		more, err := r.more(']', n)
+		if !more || err != nil {
+			return err
+		}
+		if err := element(n); err != nil {
+			return err
+		}
+	}
+}
+
 // end checks that nothing is left.
 func (r *jsonReader) end() error {
 	if r.peek() != 0 || r.i < len(r.b) {

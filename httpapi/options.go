@@ -271,39 +271,25 @@ func (o *options) addHeaders(v value) error {
 	if v.kind != isCompound || v.b[0] != '{' {
 		return invalid("headers", "want an object of strings")
 	}
-	r := jsonReader{b: v.b, i: 1}
-	for n := 0; ; n++ {
-		more, err := r.more('}', n)
-		if !more || err != nil {
-			return err
-		}
-		name, err := r.key()
-		if err != nil {
-			return err
-		}
+	r := jsonReader{b: v.b}
+	return r.members(func(name []byte) error {
 		if r.peek() != '"' {
 			return invalid("headers", "want an object of strings")
 		}
 		val, err := r.str()
-		if err == nil {
-			err = o.addHeader(name, val)
-		}
 		if err != nil {
 			return err
 		}
-	}
+		return o.addHeader(name, val)
+	})
 }
 
 func (o *options) addQueues(v value) error {
 	if v.kind != isCompound || v.b[0] != '[' {
 		return invalid("queues", "want an array of names")
 	}
-	r := jsonReader{b: v.b, i: 1}
-	for n := 0; ; n++ {
-		more, err := r.more(']', n)
-		if !more || err != nil {
-			return err
-		}
+	r := jsonReader{b: v.b}
+	return r.elements(func(n int) error {
 		if r.peek() != '"' {
 			return invalid("queues", "want an array of names")
 		}
@@ -321,7 +307,8 @@ func (o *options) addQueues(v value) error {
 			return invalid("queues", "%q is named twice", name)
 		}
 		o.queues = append(o.queues, name)
-	}
+		return nil
+	})
 }
 
 // finishJob fills in a job's defaults and refuses what contradicts itself.

@@ -131,29 +131,26 @@ func appendItemError(b []byte, code fsm.Code, detail string) []byte {
 // readItems reads {"items":[…]}.
 func (c *call) readItems(v *verb) error {
 	r := jsonReader{b: c.ctx.Request.Body()}
-	if err := r.open('{'); err != nil {
-		return err
-	}
 	seen := false
-	for n := 0; ; n++ {
-		more, err := r.more('}', n)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		name, err := r.key()
-		if err != nil {
-			return err
-		}
+	err := r.members(func(name []byte) error {
 		if string(name) != "items" || seen {
 			return invalid(string(name), "unknown here or given twice; the body is {\"items\":[…]}")
 		}
 		seen = true
-		if err := c.readItemList(&r, v); err != nil {
-			return err
-		}
+		return r.elements(func(n int) error {
+			if n == fsm.BatchItemsMax {
+				return invalid("items", "at most %d", fsm.BatchItemsMax)
+			}
+			it := settleItem{item: fsm.Item{DelayMs: -1}}
+			if err := it.read(&r, v); err != nil {
+				return asProblem(err).at("items", n)
+			}
+			c.items = append(c.items, it)
+			return nil
+		})
+	})
+	if err != nil {
+		return err
 	}
 	if len(c.items) == 0 {
 		return invalid("items", "name at least one")
@@ -161,45 +158,11 @@ func (c *call) readItems(v *verb) error {
 	return r.end()
 }
 
-func (c *call) readItemList(r *jsonReader, v *verb) error {
-	if err := r.open('['); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		more, err := r.more(']', n)
-		if !more || err != nil {
-			return err
-		}
-		if n == fsm.BatchItemsMax {
-			return invalid("items", "at most %d", fsm.BatchItemsMax)
-		}
-		it := settleItem{item: fsm.Item{DelayMs: -1}}
-		if err := it.read(r, v); err != nil {
-			return asProblem(err).at("items", n)
-		}
-		c.items = append(c.items, it)
-	}
-}
-
 // read reads {"receipt"|"id", …}.
 func (it *settleItem) read(r *jsonReader, v *verb) error {
-	if err := r.open('{'); err != nil {
-		return err
-	}
 	var o options
 	names, hasError := 0, false
-	for n := 0; ; n++ {
-		more, err := r.more('}', n)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		name, err := r.key()
-		if err != nil {
-			return err
-		}
+	err := r.members(func(name []byte) error {
 		val, err := r.value()
 		if err != nil {
 			return err
@@ -207,19 +170,18 @@ func (it *settleItem) read(r *jsonReader, v *verb) error {
 		switch string(name) {
 		case "receipt", "id":
 			names++
-			err = it.name(string(name) == "id", val)
+			return it.name(string(name) == "id", val)
 		case "error":
 			if v.options&errorOption == 0 || hasError {
 				return invalid("error", "unknown here or given twice")
 			}
 			hasError = true
-			err = it.errorText(val)
-		default:
-			err = o.set(name, val, v.options&^errorOption)
+			return it.errorText(val)
 		}
-		if err != nil {
-			return err
-		}
+		return o.set(name, val, v.options&^errorOption)
+	})
+	if err != nil {
+		return err
 	}
 	if names != 1 {
 		return invalid("receipt", "an item has either a receipt or an id")
