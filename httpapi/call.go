@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"strconv"
 	"sync"
 	"time"
@@ -68,7 +69,10 @@ func (c *call) begin() error {
 			return err
 		}
 	}
-	if c.route.query.has(optConsistency) && !c.ctx.IsGet() && len(h.PeekCanonical(fieldIdempotencyKey)) > 0 {
+	if enc := h.ContentEncoding(); len(enc) > 0 && !bytes.EqualFold(enc, identity) {
+		return refuse(fsm.CodeInvalidRequest, "Content-Encoding: bodies are bytes and are not decoded here; send them without, as %q", "identity")
+	}
+	if c.route.query.has(optConsistency) && !c.route.reads() && len(h.PeekCanonical(fieldIdempotencyKey)) > 0 {
 		return invalid("Idempotency-Key", "not supported yet")
 	}
 	return nil
@@ -162,6 +166,7 @@ var (
 	typeNDJSON  = []byte("application/x-ndjson")
 	typeFrames  = []byte("application/vnd.raftq.frames")
 	typeBytes   = []byte("application/octet-stream")
+	identity    = []byte("identity")
 )
 
 // answer makes c.out the answer's body.

@@ -207,18 +207,20 @@ func (c *conn) Write(p []byte) (int, error) {
 
 // tryWrite is called with the socket writable, and again when it would block.
 func (c *conn) tryWrite(fd uintptr) (done bool) {
+	moved := false
 	for c.n < len(c.p) {
 		n, err := c.writeOnce(int(fd))
 		if n > 0 {
 			c.n += n
+			moved = true
 			continue
 		}
 		switch err {
 		case unix.EINTR:
 		case unix.EAGAIN:
-			if !c.stalled {
+			if moved || !c.stalled { // a slow client is not one that stopped
 				c.stalled = true
-				_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // a closed conn fails the write
+				_ = c.Conn.SetWriteDeadline(time.Now().Add(c.s.writeTimeout)) //nolint:errcheck // a closed conn fails the write
 			}
 			return false
 		default:

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
 	"raftq/fsm"
 )
@@ -23,22 +24,32 @@ func (c *call) form() form {
 	switch {
 	case len(accept) == 0:
 		return formJSON
-	case bytes.Contains(accept, typeBytes):
+	case containsFold(accept, typeBytes):
 		return formBytes
-	case bytes.Contains(accept, typeFrames):
+	case containsFold(accept, typeFrames):
 		return formFrames
-	case bytes.Contains(accept, typeNDJSON):
+	case containsFold(accept, typeNDJSON):
 		return formNDJSON
 	}
 	return formJSON
 }
 
-// mediaType returns a Content-Type without its parameters.
+// mediaType returns a Content-Type in lower case, without its parameters.
 func mediaType(b []byte) string {
 	if i := bytes.IndexByte(b, ';'); i >= 0 {
 		b = b[:i]
 	}
-	return string(bytes.TrimSpace(b))
+	return strings.ToLower(string(bytes.TrimSpace(b)))
+}
+
+// containsFold is bytes.Contains for a part in lower case, whatever the case of b.
+func containsFold(b, part []byte) bool {
+	for i := 0; i+len(part) <= len(b); i++ {
+		if bytes.EqualFold(b[i:i+len(part)], part) {
+			return true
+		}
+	}
+	return false
 }
 
 // answerJobs writes what a dequeue was handed.

@@ -40,7 +40,7 @@ func newForwarder() *fasthttp.Client {
 // seen.
 func (c *call) forward() (bool, error) {
 	h := &c.ctx.Request.Header
-	if !c.opts.fast || c.ctx.IsGet() || c.opts.waitMs > 0 || len(h.PeekCanonical(fieldForwarded)) > 0 {
+	if !c.opts.fast || c.route.reads() || c.opts.waitMs > 0 || len(h.PeekCanonical(fieldForwarded)) > 0 {
 		return false, nil
 	}
 	leader := c.s.replica.LeaderClient()

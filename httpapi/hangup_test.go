@@ -174,19 +174,6 @@ func TestHangupAfterAnswer(t *testing.T) {
 	}
 }
 
-// TestHalfCloseOfOthers proves that a client which closes its sending side
-// after any other request is still answered.
-func TestHalfCloseOfOthers(t *testing.T) {
-	f := newFake()
-	s := newServer(t, f, Options{})
-	c := dial(t, listen(t, s))
-	c.send(post("/v1/queues/q/enqueue", "x"))
-	c.CloseWrite()
-	if a := c.receive("POST"); a.status != 201 {
-		t.Errorf("got %d", a.status)
-	}
-}
-
 // TestHangupAfterPipelinedEnqueue proves that a hang-up takes back the
 // dequeue's answer and not the answers before it.
 func TestHangupAfterPipelinedEnqueue(t *testing.T) {

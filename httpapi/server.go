@@ -46,6 +46,8 @@ type Server struct {
 	forwarder *fasthttp.Client
 	nameField []byte // the node's name as a header field
 
+	writeTimeout time.Duration // other than the constant in tests only
+
 	broken  error       // why New failed; Serve returns it
 	leaving atomic.Bool // Close was called
 	mu      sync.Mutex  // guards closed and lns
@@ -80,6 +82,8 @@ func New(replica Replica, opts Options) *Server {
 		pages:     newPages(opts.Registry),
 		forwarder: newForwarder(),
 		nameField: appendField(nil, replica.Name()),
+
+		writeTimeout: writeTimeout,
 	}
 	if opts.MaxBody < 0 || opts.MaxBody > fsm.BodyMax {
 		s.broken = fmt.Errorf("httpapi: max-body %d is outside 1 to %d bytes", opts.MaxBody, fsm.BodyMax)
