@@ -21,6 +21,7 @@ type Machine struct {
 	bytes       int64
 	totals      counters // over all queues that are not doomed
 	members     []Member // sorted by id; never changed
+	version     uint8    // format version of the state: see need
 
 	// stamp marks the jobs, queues and sessions that this machine may change.
 	// No other machine has it; Copy gives a new one to both.
@@ -103,7 +104,7 @@ func empty() *Machine {
 // New returns the genesis machine: log time 0, the given members, index 1, term 1.
 func New(members []Member) *Machine {
 	m := empty()
-	m.index, m.term = 1, 1
+	m.index, m.term, m.version = 1, 1, 1
 	m.chain = chainGenesis()
 	m.members = slices.Clone(members)
 	slices.SortFunc(m.members, func(a, b Member) int {
@@ -123,7 +124,7 @@ func (m *Machine) Copy() *Machine {
 	m.stamp = lastStamp.Add(1)
 	c := &Machine{
 		index: m.index, term: m.term, now: m.now, chain: m.chain, seq: m.seq, queueNumber: m.queueNumber,
-		tombNumber: m.tombNumber, bytes: m.bytes, totals: m.totals, members: m.members,
+		tombNumber: m.tombNumber, bytes: m.bytes, totals: m.totals, members: m.members, version: m.version,
 		stamp:     lastStamp.Add(1),
 		jobs:      *m.jobs.IsoCopy(),
 		names:     *m.names.IsoCopy(),

@@ -311,7 +311,7 @@ func TestRandomEntries(t *testing.T) {
 			h := BatchHeader{Origin: n.id, Epoch: epoch, TimeMs: w.time(t)}
 			before := *n
 			n.epoch, n.number, n.counter = epoch, 0, 0
-			w.apply(t, h, []Op{&NodeStart{Client: "c", Peer: "p", Version: "v", MaxMemory: 5}}, nil)
+			w.apply(t, h, []Op{&NodeStart{Client: "c", Peer: "p", Version: "v", FeatureLevel: rapid.SampledFrom([]uint32{2, 2, 1}).Draw(t, "level"), MaxMemory: 5}}, nil)
 			if s, ok := w.m.Session(n.id); !ok || s.Epoch != epoch {
 				*n = before // refused
 			} else if before.epoch == epoch {

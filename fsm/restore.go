@@ -53,7 +53,10 @@ func (d *decoder) all() error {
 		return fmt.Errorf("no magic: %w", errState)
 	case head[len(stateMagic)] > stateVersion:
 		return fmt.Errorf("version %d: %w", head[len(stateMagic)], ErrNewer)
+	case head[len(stateMagic)] == 0:
+		return fmt.Errorf("version 0: %w", errState)
 	}
+	d.m.version = head[len(stateMagic)]
 	d.digest.Write(head)
 	section := byte(0)
 	for {
@@ -271,7 +274,10 @@ func (d *decoder) job(f *fields) error {
 		}
 	}
 	if b1&stateHasRare != 0 {
-		h.rare = f.rare()
+		var err error
+		if h.rare, err = d.rare(f); err != nil {
+			return err
+		}
 	}
 	body := f.raw(BodyMax)
 	q := d.queues[h.queue]
@@ -302,14 +308,33 @@ func (d *decoder) plausible(k Key, j *job) bool {
 		(j.state == stateDead) == (j.rare != nil && j.rare.deadReason != reasonNone)
 }
 
-func (f *fields) rare() *rare {
-	r := &rare{consumer: string(f.raw(ConsumerMax)), lastError: string(f.raw(ErrorTextMax))}
-	r.maxFailures = int32(f.varint())
-	if r.deadReason = f.u8(); r.deadReason >= reasonCount {
-		f.fail()
+func (d *decoder) rare(f *fields) (*rare, error) {
+	mask := uint64(1<<5 - 1)
+	if d.m.version >= 2 {
+		mask = f.uvarint()
 	}
-	r.headers = cloneHeaders(f.headers())
-	return r
+	r := &rare{}
+	if mask&rareConsumer != 0 {
+		r.consumer = string(f.raw(ConsumerMax))
+	}
+	if mask&rareLastError != 0 {
+		r.lastError = string(f.raw(ErrorTextMax))
+	}
+	if mask&rareMaxFailures != 0 {
+		r.maxFailures = int32(f.varint())
+	}
+	if mask&rareDeadReason != 0 {
+		if r.deadReason = f.u8(); r.deadReason >= reasonCount {
+			f.fail()
+		}
+	}
+	if mask&rareHeaders != 0 {
+		r.headers = cloneHeaders(f.headers())
+	}
+	if mask >= rareMaskEnd {
+		return nil, fmt.Errorf("rare fields %#x: %w", mask, ErrNewer)
+	}
+	return r, nil
 }
 
 // addJob puts a job into the tree of jobs and leaves its other places to finish.

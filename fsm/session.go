@@ -77,6 +77,7 @@ func (m *Machine) nodeStart(h BatchHeader, op *NodeStart) Code {
 	m.bytes += s.startBytes(op)
 	s.start = *op
 	s.start.Client, s.start.Peer, s.start.Version = strings.Clone(op.Client), strings.Clone(op.Peer), strings.Clone(op.Version)
+	m.need(uint8(min(m.FeatureLevel(), stateVersion)))
 	return CodeOK
 }
 
@@ -85,6 +86,26 @@ func (m *Machine) nodeStart(h BatchHeader, op *NodeStart) Code {
 func (s *session) startBytes(op *NodeStart) int64 {
 	size := func(n *NodeStart) int { return len(n.Client) + len(n.Peer) + len(n.Version) }
 	return int64(size(op) - size(&s.start))
+}
+
+// FeatureLevel is the lowest feature level that the members reported: what the
+// log may hold. A voter that never started counts as 0, because nobody knows; a
+// learner that never started does not count.
+func (m *Machine) FeatureLevel() uint32 {
+	lowest := uint32(1<<32 - 1)
+	for _, e := range m.members {
+		s, started := m.sessions.Get(e.ID)
+		switch {
+		case started:
+			lowest = min(lowest, s.start.FeatureLevel)
+		case !e.Learner:
+			return 0
+		}
+	}
+	if lowest == 1<<32-1 {
+		return 0
+	}
+	return lowest
 }
 
 func (m *Machine) isMember(node uint64) bool {

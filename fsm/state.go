@@ -13,9 +13,13 @@ import (
 // of one section: docs/format-state.md. Sections come in the order of these
 // numbers, records in that of their keys, so that equal machines give equal
 // bytes. Indexes and sums are not in it: Decode builds them again.
+//
+// A state is written in the oldest version that can say it (Machine.version):
+// until every member can read a new version nothing of it is in the log, so a
+// snapshot goes to any member, whatever it was built from.
 const (
 	stateMagic   = "raftqfsm"
-	stateVersion = 1
+	stateVersion = 2 // the newest that this build writes and reads
 
 	sectionMachine = 1
 	sectionMembers = 2
@@ -36,6 +40,7 @@ var errState = errors.New("fsm: damaged state")
 // encoder writes blocks.
 type encoder struct {
 	w       io.Writer
+	version uint8 // fields of a later one are not written, and must be zero
 	digest  xxhash.Digest
 	buf     []byte // the open block, header included
 	section byte
@@ -80,6 +85,7 @@ func (e *encoder) u64(v uint64)     { e.buf = binary.BigEndian.AppendUint64(e.bu
 func (e *encoder) u8(v byte)        { e.buf = append(e.buf, v) }
 func (e *encoder) text(s string)    { e.buf = appendString(e.buf, s) }
 func (e *encoder) key(k Key)        { e.buf = appendKey(e.buf, k) }
+
 func bit(is bool, value byte) (b byte) {
 	if is {
 		return value
@@ -89,9 +95,9 @@ func bit(is bool, value byte) (b byte) {
 
 // Encode writes the whole state; equal machines give equal bytes.
 func (m *Machine) Encode(w io.Writer) error {
-	e := &encoder{w: w, buf: make([]byte, 0, 2*blockBytes)}
+	e := &encoder{w: w, version: m.version, buf: make([]byte, 0, 2*blockBytes)}
 	e.digest.Reset()
-	e.write(append([]byte(stateMagic), stateVersion))
+	e.write(append([]byte(stateMagic), e.version))
 
 	e.open(sectionMachine)
 	m.encodeMachine(e)
@@ -198,9 +204,14 @@ func (e *encoder) encodeQueue(q *queue) {
 	e.done()
 }
 
+// need says that the state holds, from this entry on, what only format version
+// v and later can say. Raise it before anything of that is made: Encode writes
+// no field that is newer than the machine's version.
+func (m *Machine) need(v uint8) { m.version = max(m.version, v) }
+
 // Bits of a job's second byte; the two lowest are its flags.
 const (
-	stateSameHi = flagsEnd << iota
+	stateSameHi = 4 << iota
 	stateHasDue
 	stateHasExpiry
 	stateHasLease
@@ -243,15 +254,55 @@ func (e *encoder) encodeJob(it jobItem) {
 			e.u64(it.tag)
 		}
 	}
-	if r := it.rare; r != nil {
-		e.text(r.consumer)
-		e.text(r.lastError)
-		e.buf = binary.AppendVarint(e.buf, int64(r.maxFailures))
-		e.u8(r.deadReason)
-		e.buf = appendHeaders(e.buf, r.headers)
+	if it.rare != nil {
+		e.encodeRare(it.rare)
 	}
 	e.text(it.body)
 	e.done()
+}
+
+// Bits of a job's rare part: its fields, in this order. Version 1 has the first
+// five, always, and no mask.
+const (
+	rareConsumer = 1 << iota
+	rareLastError
+	rareMaxFailures
+	rareDeadReason
+	rareHeaders
+	rareMaskEnd
+)
+
+func (e *encoder) encodeRare(r *rare) {
+	mask := uint64(1<<5 - 1)
+	if e.version >= 2 {
+		mask = 0
+		set := func(is bool, bit uint64) {
+			if is {
+				mask |= bit
+			}
+		}
+		set(r.consumer != "", rareConsumer)
+		set(r.lastError != "", rareLastError)
+		set(r.maxFailures != 0, rareMaxFailures)
+		set(r.deadReason != reasonNone, rareDeadReason)
+		set(len(r.headers) > 0, rareHeaders)
+		e.uvarint(mask)
+	}
+	if mask&rareConsumer != 0 {
+		e.text(r.consumer)
+	}
+	if mask&rareLastError != 0 {
+		e.text(r.lastError)
+	}
+	if mask&rareMaxFailures != 0 {
+		e.buf = binary.AppendVarint(e.buf, int64(r.maxFailures))
+	}
+	if mask&rareDeadReason != 0 {
+		e.u8(r.deadReason)
+	}
+	if mask&rareHeaders != 0 {
+		e.buf = appendHeaders(e.buf, r.headers)
+	}
 }
 
 func (e *encoder) encodeWaiter(w *waiter) {

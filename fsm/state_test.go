@@ -107,7 +107,14 @@ func TestChainCovers(t *testing.T) {
 // refused, without a panic and without much memory, and that one of a newer
 // build is told from it.
 func TestDamage(t *testing.T) {
-	data := encoded(t, richMachine(t).m)
+	for version := range uint8(stateVersion) {
+		m := richMachine(t).m
+		m.need(version + 1)
+		testDamage(t, encoded(t, m))
+	}
+}
+
+func testDamage(t *testing.T, data []byte) {
 	for i := range data {
 		for _, bit := range []byte{1, 0x80} {
 			bad := bytes.Clone(data)
@@ -123,7 +130,7 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	newer := bytes.Clone(data)
-	newer[len(stateMagic)]++
+	newer[len(stateMagic)] = stateVersion + 1
 	if _, err := Decode(bytes.NewReader(newer)); !errors.Is(err, ErrNewer) {
 		t.Errorf("newer version: %v", err)
 	}
@@ -134,6 +141,42 @@ func TestDamage(t *testing.T) {
 	newer = binary.BigEndian.AppendUint64(newer, xxhash.Sum64(newer[:len(newer)-5]))
 	if _, err := Decode(bytes.NewReader(newer)); !errors.Is(err, ErrNewer) {
 		t.Errorf("newer section: %v", err)
+	}
+}
+
+// TestVersion proves that a state is written as version 2 once every member can
+// read that and no sooner, and that a machine which it restores goes on so.
+func TestVersion(t *testing.T) {
+	m := New([]Member{{ID: 1 << 32}, {ID: 2 << 32}, {ID: 3 << 32, Learner: true}})
+	start := func(node, boot uint64, level uint32) {
+		t.Helper()
+		data := EncodeBatch(BatchHeader{Origin: node << 32, Epoch: boot<<32 | node}, &NodeStart{FeatureLevel: level})
+		if a, err := m.Apply(m.Position().Index+1, 1, data, Self{}); err != nil || !a.Effect {
+			t.Fatalf("%v %+v", err, a)
+		}
+	}
+	for i, step := range []struct {
+		node, boot   uint64
+		level        uint32
+		all          uint32
+		stateVersion byte
+	}{
+		{1, 1, 2, 0, 1}, // the other voter may be anything
+		{2, 1, 1, 1, 1},
+		{3, 1, 1, 1, 1},
+		{2, 2, 2, 1, 1}, // the learner started: it counts
+		{3, 2, 9, 2, 2},
+		{2, 3, 1, 1, 2}, // what is in the state stays
+	} {
+		start(step.node, step.boot, step.level)
+		data := encoded(t, m)
+		if m.FeatureLevel() != step.all || data[len(stateMagic)] != step.stateVersion {
+			t.Errorf("step %d: feature level %d, version %d, want %+v", i, m.FeatureLevel(), data[len(stateMagic)], step)
+		}
+		r, err := Decode(bytes.NewReader(data))
+		if err != nil || !bytes.Equal(encoded(t, r), data) || !bytes.Equal(encoded(t, m.Copy()), data) {
+			t.Errorf("step %d: %v", i, err)
+		}
 	}
 }
 
@@ -254,12 +297,16 @@ func TestPrefixes(t *testing.T) {
 // FuzzDecode proves that no bytes make Decode panic, and that what it takes is a
 // sound machine which encodes to the same bytes.
 func FuzzDecode(f *testing.F) {
-	f.Add(encoded(f, richMachine(f).m)[len(stateMagic)+1:])
-	f.Add(encoded(f, New([]Member{{ID: 1, Name: "a"}}))[len(stateMagic)+1:])
-	f.Fuzz(func(t *testing.T, blocks []byte) {
+	for version := range uint8(stateVersion) {
+		m := richMachine(f).m
+		m.need(version + 1)
+		f.Add(encoded(f, m)[len(stateMagic):])
+	}
+	f.Add(encoded(f, New([]Member{{ID: 1, Name: "a"}}))[len(stateMagic):])
+	f.Fuzz(func(t *testing.T, blocks []byte) { // the first byte is the version
 		// The checksum would keep all the rest from being reached.
-		data := append([]byte(stateMagic), stateVersion)
-		if n := len(blocks) - blockHeader - 8; n > 0 {
+		data := []byte(stateMagic)
+		if n := len(blocks) - blockHeader - 8; n > 1 {
 			blocks = blocks[:n]
 		}
 		data = append(data, blocks...)
