@@ -30,10 +30,11 @@ var rules = map[string]rule{
 	"wal":      {},
 	"snapshot": {},
 	"raftnode": {ours: []string{"fsm", "wal", "snapshot"}},
+	"hangup":   {ours: []string{"fsm"}, third: []string{"golang.org/x/sys/unix"}},
 	// The front ends know ops and results, and a replica through an interface of
 	// their own.
-	"httpapi": {ours: []string{"fsm"}},
-	"respapi": {ours: []string{"fsm"}},
+	"httpapi": {ours: []string{"fsm", "hangup"}},
+	"respapi": {ours: []string{"fsm", "hangup"}},
 	// These speak HTTP.
 	"client":  {},
 	"bench":   {},

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"raftq/fsm"
+	"raftq/hangup"
 )
 
 // call is one request on its way. It belongs to its connection's goroutine and
@@ -16,7 +17,7 @@ import (
 type call struct {
 	s         *Server
 	ctx       *fasthttp.RequestCtx
-	conn      *conn // nil when the connection did not come from Serve's listener
+	conn      *hangup.Conn // nil when the connection did not come from Serve's listener
 	route     *route
 	raw       [2][]byte // path parameters, not decoded yet
 	query     query

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"raftq/fsm"
+	"raftq/hangup"
 )
 
 // dequeueOne takes jobs of the path's queue.
@@ -56,7 +57,7 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 	}
 	var gone <-chan struct{}
 	if op.WaitMs > 0 && c.conn != nil {
-		if gone = c.s.watcher.gone(c.conn); isClosed(gone) {
+		if gone = c.conn.Gone(); isClosed(gone) {
 			return c.goneProblem()
 		}
 	}
@@ -64,7 +65,7 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 	if err == nil && len(res.Jobs) > 0 {
 		// The client may be gone by now. Write finds out: there it is decided.
 		if c.conn != nil {
-			c.conn.leave(res.Jobs)
+			c.conn.Leave(hangup.Items(res.Jobs))
 		} else {
 			c.s.stats.written.Add(uint64(len(res.Jobs)))
 		}

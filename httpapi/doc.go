@@ -1,7 +1,7 @@
 // Package httpapi serves raftq over HTTP: it turns requests into ops, hands
 // them to a replica, and turns results into answers.
 //
-// A request's way: Serve's listener wraps each connection (conn.go), the one
+// A request's way: Serve's listener wraps each connection (package hangup), the one
 // table of routes (routes.go) finds the handler, options are parsed by one
 // switch for query, JSON and frames alike (options.go), the handler builds an
 // op and submits it (call.go), and writes JSON, NDJSON, frames or raw bytes
@@ -10,15 +10,12 @@
 //
 // Who owns what. A call belongs to the goroutine of its connection and is
 // reused after the answer. Bytes of a request are fasthttp's: whatever reaches
-// an op was copied, and an op belongs to the replica from Do on. A conn's
-// receipts belong to whoever holds its lock.
+// an op was copied, and an op belongs to the replica from Do on.
 //
-// The hang-up rule. A client is gone when its FIN or reset arrived before the
-// first byte of its answer was written. A dequeue leaves the receipts of its
-// answer with the conn; Write looks for a hang-up right before the system call
-// that carries the first byte, and each hand-out ends in exactly one of two
-// ways: counted as written, or given back to the replica. Every answer is
-// flushed on its own, so a Write never carries bytes of two answers.
+// The hang-up rule is package hangup's: a dequeue leaves the receipts of its
+// answer with the connection, and each hand-out is counted as written or given
+// back to the replica. Every answer is flushed on its own, so a Write never
+// carries bytes of two answers.
 //
 // The package never changes state on GET, never answers 503 for something
 // that may have been applied, and never logs a job's body.

@@ -65,7 +65,7 @@ func (c *call) forward() (bool, error) {
 	}
 	if c.conn != nil {
 		if items := receiptsOf(res); len(items) > 0 {
-			c.conn.leaveItems(items)
+			c.conn.Leave(items)
 		}
 	}
 	res.Header.Del("Connection")

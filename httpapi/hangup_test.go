@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"raftq/fsm"
+	"raftq/hangup"
 )
 
 const dequeueQ = "/v1/queues/q/dequeue"
@@ -124,35 +123,26 @@ func TestHangupBetweenGrantAndWrite(t *testing.T) {
 // awaitHangup waits until the kernel has told the server's socket.
 func awaitHangup(t testing.TB, s *Server, c *client) {
 	t.Helper()
-	sc := s.connFrom(t, c.LocalAddr().String())
-	for start := time.Now(); ; {
-		gone := false
-		sc.raw.Control(func(fd uintptr) {
-			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			unix.Poll(p, 0)
-			gone = p[0].Revents != 0
-		})
-		if gone {
-			return
-		}
-		if time.Since(start) > 10*time.Second {
-			t.Fatal("the FIN never arrived")
-		}
+	end := connFrom(s, c)
+	if end == nil {
+		t.Fatal("no such connection")
+	}
+	select {
+	case <-end.Gone():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the FIN never arrived")
 	}
 }
 
-// connFrom finds the server's end of a connection.
-func (s *Server) connFrom(t testing.TB, addr string) *conn {
-	t.Helper()
-	s.conns.mu.Lock()
-	defer s.conns.mu.Unlock()
-	for c := range s.conns.m {
-		if c.RemoteAddr().String() == addr {
-			return c
+// connFrom finds the server's end of a connection, nil when it is closed.
+func connFrom(s *Server, c *client) (end *hangup.Conn) {
+	s.conns.Close(func(sc *hangup.Conn) bool {
+		if sc.RemoteAddr().String() == c.LocalAddr().String() {
+			end = sc
 		}
-	}
-	t.Fatal("no such connection")
-	return nil
+		return false
+	})
+	return end
 }
 
 // TestHangupAfterAnswer proves that a client which leaves once its answer is

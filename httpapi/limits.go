@@ -14,13 +14,8 @@ const (
 	connsDefault   = 64 << 10
 	writeBuffer    = 4 << 10
 
-	readTimeout  = 30 * time.Second // a whole request, from its first byte
-	idleTimeout  = 2 * time.Minute  // between requests of a connection
-	writeTimeout = 30 * time.Second // a client that takes no bytes
-	// deadlineSlack is how much too early an idle connection may be closed; it
-	// saves setting a timer for each request.
-	deadlineSlack = 10 * time.Second
-	lingerMax     = time.Second // reading on after an answer to a broken request
+	readTimeout = 30 * time.Second // a whole request, from its first byte
+	idleTimeout = 2 * time.Minute  // between requests of a connection
 
 	timeoutDefault = 30 * time.Second
 	timeoutMax     = 55 * time.Second

@@ -156,9 +156,7 @@ func TestTooManyConnections(t *testing.T) {
 	wantContains(t, wantProblem(t, dial(t, addr).receive("POST"), 503, "overloaded"), "at most 2 connections")
 	kept[0].Close()
 	spin(t, "the free place", func() bool {
-		s.conns.mu.Lock()
-		defer s.conns.mu.Unlock()
-		return len(s.conns.m) == 1
+		return s.conns.Len() == 1
 	})
 	c := dial(t, addr)
 	c.send(post(enqueueQ, "x"))

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"raftq/fsm"
+	"raftq/hangup"
 )
 
 // Options of a Server. Zero values mean the default.
@@ -41,18 +42,15 @@ type Server struct {
 	http      *fasthttp.Server
 	stats     *stats
 	pages     pages
-	watcher   *watcher
-	conns     connSet
+	conns     *hangup.Conns
 	forwarder *fasthttp.Client
 	nameField []byte // the node's name as a header field
 
-	writeTimeout time.Duration // other than the constant in tests only
-
-	broken  error       // why New failed; Serve returns it
-	leaving atomic.Bool // Close was called
-	mu      sync.Mutex  // guards closed and lns
-	closed  bool        // no further Serve
-	lns     []*listener // of Serve
+	broken  error          // why New failed; Serve returns it
+	leaving atomic.Bool    // Close was called
+	mu      sync.Mutex     // guards closed and lns
+	closed  bool           // no further Serve
+	lns     []net.Listener // of Serve
 	serving sync.WaitGroup
 	ended   sync.Once
 }
@@ -82,15 +80,19 @@ func New(replica Replica, opts Options) *Server {
 		pages:     newPages(opts.Registry),
 		forwarder: newForwarder(),
 		nameField: appendField(nil, replica.Name()),
-
-		writeTimeout: writeTimeout,
 	}
 	if opts.MaxBody < 0 || opts.MaxBody > fsm.BodyMax {
 		s.broken = fmt.Errorf("httpapi: max-body %d is outside 1 to %d bytes", opts.MaxBody, fsm.BodyMax)
 	}
 	var err error
-	if s.watcher, err = newWatcher(); err != nil {
-		s.broken = err
+	s.conns, err = hangup.New(hangup.Options{
+		Max:      opts.MaxConns,
+		Refuse:   s.refuseConn,
+		Written:  &s.stats.written,
+		GiveBack: s.giveBack,
+	})
+	if err != nil {
+		s.broken = fmt.Errorf("httpapi: %w", err)
 	}
 	if err := opts.Registry.Register(s.stats); err != nil {
 		s.broken = fmt.Errorf("httpapi: register metrics: %w", err)
@@ -124,13 +126,13 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.mu.Unlock()
 		return errors.Join(s.broken, ln.Close())
 	}
-	l := &listener{Listener: ln, s: s}
+	l := s.conns.Listen(ln)
 	s.lns = append(s.lns, l)
 	s.serving.Add(1)
 	s.mu.Unlock()
 	defer s.serving.Done()
 
-	wrapped := net.Listener(l)
+	wrapped := l
 	if s.opts.TLS != nil {
 		wrapped = tls.NewListener(wrapped, s.opts.TLS)
 	}
@@ -151,25 +153,47 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	defer s.ended.Do(func() {
 		s.opts.Registry.Unregister(s.stats)
-		s.watcher.close()
+		if s.conns != nil {
+			s.conns.Stop()
+		}
 		s.forwarder.CloseIdleConnections()
 	})
-	s.watcher.leave()
-	// fasthttp gives a new connection five seconds for its first request.
-	s.conns.close(func(c *conn) bool { return !c.heard.Load() })
+	if s.conns != nil {
+		s.conns.Leave()
+		// fasthttp gives a new connection five seconds for its first request.
+		s.conns.Close(func(c *hangup.Conn) bool { return !c.Heard() })
+	}
 	if err := s.http.ShutdownWithContext(ctx); err != nil {
-		s.conns.close(func(*conn) bool { return true })
+		s.conns.Close(func(*hangup.Conn) bool { return true })
 		return fmt.Errorf("httpapi: connections were cut: %w", err)
 	}
 	s.serving.Wait()
 	return failed
 }
 
+// refuseConn answers a connection too many, if that takes no waiting.
+func (s *Server) refuseConn(nc net.Conn) {
+	if s.opts.TLS == nil {
+		p := &problem{kind: kindConnsLimit, detail: fmt.Sprintf("at most %d connections at once", s.opts.MaxConns)}
+		body := appendProblem(nil, p, nil)
+		_ = nc.SetWriteDeadline(time.Now().Add(time.Millisecond)) //nolint:errcheck // then it is not answered
+		_, _ = fmt.Fprintf(nc, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %d\r\nRaftq-Node: %s\r\nConnection: close\r\n\r\n%s",
+			typeProblem, len(body), p.kind.retryAfter(), s.nameField, body) //nolint:errcheck // a courtesy
+	}
+	_ = nc.Close() //nolint:errcheck // nothing was promised
+}
+
+// giveBack returns hand-outs whose answer was not written.
+func (s *Server) giveBack(items []fsm.Item) {
+	s.stats.undelivered.Add(uint64(len(items)))
+	s.replica.GiveBack(items)
+}
+
 // serve handles one request.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	start := time.Now()
 	c := calls.Get().(*call)
-	c.s, c.ctx, c.conn = s, ctx, connOf(ctx.Conn())
+	c.s, c.ctx, c.conn = s, ctx, hangup.Of(ctx.Conn())
 	c.run()
 	index := -1
 	if c.route != nil {
@@ -190,7 +214,7 @@ func (c *call) run() {
 			c.s.log.Error("panic in a handler", zap.Any("panic", r), zap.ByteString("method", c.ctx.Method()),
 				zap.ByteString("path", c.ctx.URI().PathOriginal()), zap.ByteString("stack", debug.Stack()))
 			if c.conn != nil {
-				c.conn.abandon()
+				c.conn.Abandon()
 			}
 			c.answerProblem(&problem{kind: kindInternal, detail: "see the node's log", unknown: true})
 			c.finish()
@@ -227,9 +251,9 @@ func (s *Server) serveBroken(ctx *fasthttp.RequestCtx, err error) {
 		p = &problem{kind: kindTimeout, detail: fmt.Sprintf("a request must arrive within %s", readTimeout)}
 	}
 	c := calls.Get().(*call)
-	c.s, c.ctx, c.conn = s, ctx, connOf(ctx.Conn())
+	c.s, c.ctx, c.conn = s, ctx, hangup.Of(ctx.Conn())
 	if c.conn != nil {
-		c.conn.lingerOnClose()
+		c.conn.Linger()
 	}
 	c.answerProblem(p)
 	c.finish()

@@ -278,7 +278,7 @@ func TestWireHeadLimit(t *testing.T) {
 func TestWireSlow(t *testing.T) {
 	f := newFake()
 	s := newServer(t, f, Options{MaxBody: fsm.BodyMax})
-	s.writeTimeout = 200 * time.Millisecond
+	s.conns.WriteTimeout = 200 * time.Millisecond
 	addr := listen(t, s)
 	big := strings.Repeat("0123456789abcdef", fsm.BodyMax/16)
 	fast := dial(t, addr)
@@ -309,14 +309,7 @@ func TestWireSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	spin(t, "the end of a stuck connection", func() bool {
-		s.conns.mu.Lock()
-		defer s.conns.mu.Unlock()
-		for c := range s.conns.m {
-			if c.RemoteAddr().String() == stuck.LocalAddr().String() {
-				return false
-			}
-		}
-		return true
+		return connFrom(s, stuck) == nil
 	})
 }
 

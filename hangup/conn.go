@@ -1,9 +1,8 @@
-package httpapi
+package hangup
 
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -16,101 +15,21 @@ import (
 	"raftq/fsm"
 )
 
+const (
+	// deadlineSlack is how much too early an idle connection may be closed; it
+	// saves setting a timer for each request.
+	deadlineSlack = 10 * time.Second
+	lingerMax     = time.Second // reading on after an answer to a broken request
+)
+
 // errHungUp ends a connection whose client left before its answer.
-var errHungUp = errors.New("httpapi: the client hung up before the answer")
+var errHungUp = errors.New("the client hung up before the answer")
 
-// listener wraps what it accepts. With TLS it sits below, so that a conn sees
-// the socket.
-type listener struct {
-	net.Listener
-	s    *Server
-	once sync.Once
-	err  error
-}
-
-// Close may be called twice: by Server.Close, and by fasthttp.
-func (l *listener) Close() error {
-	l.once.Do(func() { l.err = l.Listener.Close() })
-	return l.err
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &conn{Conn: nc, s: l.s}
-		c.attempt = c.tryWrite
-		if sc, ok := nc.(syscall.Conn); ok {
-			if c.raw, err = sc.SyscallConn(); err != nil {
-				c.raw = nil // polled by nobody: written or failed, as any conn
-			}
-		}
-		if l.s.conns.add(c, l.s.opts.MaxConns) {
-			return c, nil
-		}
-		l.s.refuseConn(nc)
-	}
-}
-
-// refuseConn answers a connection too many, if that takes no waiting.
-func (s *Server) refuseConn(nc net.Conn) {
-	if s.opts.TLS == nil {
-		p := &problem{kind: kindConnsLimit, detail: fmt.Sprintf("at most %d connections at once", s.opts.MaxConns)}
-		body := appendProblem(nil, p, nil)
-		_ = nc.SetWriteDeadline(time.Now().Add(time.Millisecond)) //nolint:errcheck // then it is not answered
-		_, _ = fmt.Fprintf(nc, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %d\r\nRaftq-Node: %s\r\nConnection: close\r\n\r\n%s",
-			typeProblem, len(body), p.kind.retryAfter(), s.nameField, body) //nolint:errcheck // a courtesy
-	}
-	_ = nc.Close() //nolint:errcheck // nothing was promised
-}
-
-// connSet is the open connections of a server.
-type connSet struct {
-	mu sync.Mutex
-	m  map[*conn]struct{}
-}
-
-func (s *connSet) add(c *conn, most int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.m) >= most {
-		return false
-	}
-	if s.m == nil {
-		s.m = map[*conn]struct{}{}
-	}
-	s.m[c] = struct{}{}
-	return true
-}
-
-func (s *connSet) remove(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.m, c)
-}
-
-// close closes those that pick chooses.
-func (s *connSet) close(pick func(*conn) bool) {
-	s.mu.Lock()
-	var chosen []*conn
-	for c := range s.m {
-		if pick(c) {
-			chosen = append(chosen, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range chosen {
-		_ = c.Close() //nolint:errcheck // its own goroutine sees it
-	}
-}
-
-// conn is a client's connection. Everything but Close is called by the one
+// Conn is a client's connection. Everything but Close is called by the one
 // goroutine that serves it.
-type conn struct {
+type Conn struct {
 	net.Conn
-	s     *Server
+	conns *Conns
 	raw   syscall.RawConn // nil when there is no socket
 	heard atomic.Bool     // a byte of the client was read
 
@@ -134,47 +53,48 @@ type conn struct {
 	watched watch
 }
 
-// connOf finds the conn below whatever wraps it.
-func connOf(nc net.Conn) *conn {
+// Of finds the Conn below whatever wraps it, nil when there is none.
+func Of(nc net.Conn) *Conn {
 	switch c := nc.(type) {
-	case *conn:
+	case *Conn:
 		return c
 	case *tls.Conn:
-		return connOf(c.NetConn())
+		return Of(c.NetConn())
 	}
 	return nil
 }
 
-// leave takes the receipts of an answer that is about to be written. From here
-// on each is reported exactly once: as written, or given back.
-func (c *conn) leave(jobs []fsm.Delivered) {
+// Items are the receipts of a hand-out, for Leave.
+func Items(jobs []fsm.Delivered) []fsm.Item {
 	items := make([]fsm.Item, len(jobs))
 	for i := range jobs {
 		items[i] = jobs[i].Receipt().Item()
 	}
-	c.leaveItems(items)
+	return items
 }
 
-func (c *conn) leaveItems(items []fsm.Item) {
+// Leave takes the receipts of an answer that is about to be written. From here
+// on each is reported exactly once: as written, or given back.
+func (c *Conn) Leave(items []fsm.Item) {
 	c.mu.Lock()
 	c.left = append(c.left, items...)
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
-		c.abandon()
+		c.Abandon()
 	}
 }
 
-// abandon gives back what was left: its answer will not be written.
-func (c *conn) abandon() {
+// Abandon gives back what was left: its answer will not be written.
+func (c *Conn) Abandon() {
 	c.mu.Lock()
 	items := c.take()
 	c.mu.Unlock()
-	c.s.giveBack(items)
+	c.conns.giveBack(items)
 }
 
 // take returns what was left, as a slice of its own. c.mu is held.
-func (c *conn) take() []fsm.Item {
+func (c *Conn) take() []fsm.Item {
 	if len(c.left) == 0 {
 		return nil
 	}
@@ -185,7 +105,7 @@ func (c *conn) take() []fsm.Item {
 
 // Write writes p whole or fails. When receipts were left, it looks for a
 // hang-up right before the system call that carries the first byte.
-func (c *conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	if c.raw == nil {
 		return c.writePlain(p)
 	}
@@ -200,13 +120,13 @@ func (c *conn) Write(p []byte) (int, error) {
 		_ = c.Conn.SetWriteDeadline(time.Time{}) //nolint:errcheck // the next write tells
 	}
 	if err != nil {
-		c.abandon() // empty once a byte was written
+		c.Abandon() // empty once a byte was written
 	}
 	return c.n, err
 }
 
 // tryWrite is called with the socket writable, and again when it would block.
-func (c *conn) tryWrite(fd uintptr) (done bool) {
+func (c *Conn) tryWrite(fd uintptr) (done bool) {
 	moved := false
 	for c.n < len(c.p) {
 		n, err := c.writeOnce(int(fd))
@@ -220,7 +140,7 @@ func (c *conn) tryWrite(fd uintptr) (done bool) {
 		case unix.EAGAIN:
 			if moved || !c.stalled { // a slow client is not one that stopped
 				c.stalled = true
-				_ = c.Conn.SetWriteDeadline(time.Now().Add(c.s.writeTimeout)) //nolint:errcheck // a closed conn fails the write
+				_ = c.Conn.SetWriteDeadline(time.Now().Add(c.conns.WriteTimeout)) //nolint:errcheck // a closed conn fails the write
 			}
 			return false
 		default:
@@ -233,7 +153,7 @@ func (c *conn) tryWrite(fd uintptr) (done bool) {
 
 // writeOnce is one system call. The lock makes poll, write and the report one
 // step for a Close by another goroutine.
-func (c *conn) writeOnce(fd int) (int, error) {
+func (c *Conn) writeOnce(fd int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -247,7 +167,7 @@ func (c *conn) writeOnce(fd int) (int, error) {
 	}
 	n, err := unix.Write(fd, c.p[c.n:])
 	if n > 0 {
-		c.s.stats.written.Add(uint64(len(c.left)))
+		c.conns.opts.Written.Add(uint64(len(c.left)))
 		c.left = c.left[:0]
 	}
 	return n, err
@@ -267,38 +187,45 @@ func hungUp(fd int) bool {
 }
 
 // writePlain serves connections that are no sockets.
-func (c *conn) writePlain(p []byte) (int, error) {
+func (c *Conn) writePlain(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	var items []fsm.Item
 	if n > 0 {
-		c.s.stats.written.Add(uint64(len(c.left)))
+		c.conns.opts.Written.Add(uint64(len(c.left)))
 		c.left = c.left[:0]
 	} else {
 		items = c.take()
 	}
 	c.mu.Unlock()
-	c.s.giveBack(items)
+	c.conns.giveBack(items)
 	return n, err
 }
 
 // SetWriteDeadline does nothing: Write has its own deadline, counted from when
 // the client stopped taking bytes. Handlers call it through fasthttp to have
 // their answer flushed at once.
-func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+
+// Heard tells whether a byte of the client was read. Any goroutine may ask.
+func (c *Conn) Heard() bool { return c.heard.Load() }
+
+// Gone returns the channel that is closed when the client hangs up, or when the
+// front end leaves. It is the same for the connection's life.
+func (c *Conn) Gone() <-chan struct{} { return c.conns.watcher.gone(c) }
 
 // SetReadDeadline is set twice for each request, so it only takes a note.
-func (c *conn) SetReadDeadline(t time.Time) error {
+func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.readBy = t
 	return nil
 }
 
 // SetDeadline is for reads alone, too.
-func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // Read hands the noted deadline to the socket, unless the one that it has is
 // the same within deadlineSlack, early.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	if early := c.readBy.Sub(c.readSet); early < 0 || early > deadlineSlack {
 		if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
 			return 0, err
@@ -313,41 +240,33 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // Close may be called by any goroutine, and twice.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	c.mu.Lock()
 	items := c.take()
 	drain := c.linger && !c.closed
 	c.closed = true
 	c.mu.Unlock()
-	c.s.giveBack(items)
-	c.s.watcher.forget(c)
-	c.s.conns.remove(c)
+	c.conns.giveBack(items)
+	c.conns.watcher.forget(c)
+	c.conns.remove(c)
 	if drain {
 		c.drain()
 	}
 	return c.Conn.Close()
 }
 
-// lingerOnClose asks Close to drain.
-func (c *conn) lingerOnClose() {
+// Linger asks Close to read on for a moment, so that the client gets an answer
+// that was written while it was still sending.
+func (c *Conn) Linger() {
 	c.mu.Lock()
 	c.linger = true
 	c.mu.Unlock()
 }
 
 // drain ends our side and reads what the client still sends, for a moment.
-func (c *conn) drain() {
+func (c *Conn) drain() {
 	if hc, ok := c.Conn.(interface{ CloseWrite() error }); ok && hc.CloseWrite() == nil {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerMax)) //nolint:errcheck // then the read fails
 		_, _ = io.Copy(io.Discard, c.Conn)                    //nolint:errcheck // we close either way
 	}
-}
-
-// giveBack returns hand-outs whose answer was not written.
-func (s *Server) giveBack(items []fsm.Item) {
-	if len(items) == 0 {
-		return
-	}
-	s.stats.undelivered.Add(uint64(len(items)))
-	s.replica.GiveBack(items)
 }

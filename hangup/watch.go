@@ -1,4 +1,4 @@
-package httpapi
+package hangup
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ type watcher struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	conns   map[uint64]*conn // by token; tokens are never reused, as descriptors are
+	conns   map[uint64]*Conn // by token; tokens are never reused, as descriptors are
 	token   uint64
 	leaving bool
 }
@@ -35,16 +35,16 @@ type watch struct {
 func newWatcher() (*watcher, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("httpapi: make an epoll set: %w", err)
+		return nil, fmt.Errorf("make an epoll set: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd) //nolint:errcheck // nothing was in it
-		return nil, fmt.Errorf("httpapi: make an epoll set: %w", err)
+		return nil, fmt.Errorf("make an epoll set: %w", err)
 	}
-	w := &watcher{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), conns: map[uint64]*conn{}}
+	w := &watcher{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), conns: map[uint64]*Conn{}}
 	if w.raw, err = w.file.SyscallConn(); err != nil {
 		_ = w.file.Close() //nolint:errcheck // nothing was in it
-		return nil, fmt.Errorf("httpapi: poll an epoll set: %w", err)
+		return nil, fmt.Errorf("poll an epoll set: %w", err)
 	}
 	go w.run()
 	return w, nil
@@ -76,7 +76,7 @@ func (w *watcher) run() {
 
 // gone returns the channel that is closed when c's client hangs up, or when
 // the server leaves.
-func (w *watcher) gone(c *conn) <-chan struct{} {
+func (w *watcher) gone(c *Conn) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.watched.gone == nil {
@@ -89,7 +89,7 @@ func (w *watcher) gone(c *conn) <-chan struct{} {
 	return c.watched.gone
 }
 
-func (w *watcher) add(c *conn) {
+func (w *watcher) add(c *Conn) {
 	w.token++
 	c.watched.token = w.token
 	w.conns[w.token] = c
@@ -121,7 +121,7 @@ func (w *watch) end() {
 }
 
 // forget drops a conn that is being closed; the kernel drops its socket.
-func (w *watcher) forget(c *conn) {
+func (w *watcher) forget(c *Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.watched.token != 0 {
@@ -133,9 +133,6 @@ func (w *watcher) forget(c *conn) {
 
 // leave ends all waits, now and to come.
 func (w *watcher) leave() {
-	if w == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leaving = true
@@ -144,11 +141,8 @@ func (w *watcher) leave() {
 	}
 }
 
-// close ends the goroutine. A nil watcher was never made.
+// close ends the goroutine, once.
 func (w *watcher) close() {
-	if w == nil {
-		return
-	}
 	_ = w.file.Close() //nolint:errcheck // an epoll set has nothing to flush
 	<-w.done
 }
