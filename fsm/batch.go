@@ -35,8 +35,8 @@ const (
 
 // Flags of an op, at a fixed place in its header, so that a mark moves nothing.
 const (
-	// FlagAnswered marks an enqueue that was answered as fast: it is inserted
-	// whatever limits, pauses or keys say by now.
+	// FlagAnswered marks an enqueue that was answered as fast, itself or within a
+	// Keyed: it is inserted whatever limits, pauses or keys say by now.
 	FlagAnswered = 1
 	// FlagVoid makes an op a no-op in its place.
 	FlagVoid = 2

@@ -23,7 +23,7 @@ type rig struct {
 }
 
 func newRig(tb testing.TB) *rig {
-	r := &rig{m: New([]Member{{ID: 1 << 32, Name: "n1"}}), self: Self{1 << 32, 1<<32 | 7}, now: 1_700_000_000_000}
+	r := &rig{m: New([]Member{{ID: 1 << 32, Name: "n1"}}), self: Self{Origin: 1 << 32, Epoch: 1<<32 | 7}, now: 1_700_000_000_000}
 	r.apply(tb, &NodeStart{})
 	return r
 }

@@ -18,6 +18,7 @@ func (*Dequeue) Kind() Kind     { return KindDequeue }
 func (*Ack) Kind() Kind         { return KindAck }
 func (*Nack) Kind() Kind        { return KindNack }
 func (*Release) Kind() Kind     { return KindRelease }
+func (*Reject) Kind() Kind      { return KindReject }
 func (*Extend) Kind() Kind      { return KindExtend }
 func (*Withdraw) Kind() Kind    { return KindWithdraw }
 func (*GiveBack) Kind() Kind    { return KindGiveBack }
@@ -40,6 +41,11 @@ const (
 	jobHasLease
 	jobHasTTL
 	jobHasMaxFailures
+	jobHasGroup
+	jobHasDedupID
+	jobHasDedupTTL
+	jobHasUniqueKey
+	jobHasMaxLen
 	jobMaskEnd
 )
 
@@ -73,13 +79,16 @@ func (op *NodeStart) appendFields(b []byte) []byte {
 	return binary.AppendVarint(b, op.MaxMemory)
 }
 
-func (op *NodeStart) decode(f *fields) {
+func (op *NodeStart) decode(f *fields) (newer bool) {
 	op.Client = f.text(addressMax)
 	op.Peer = f.text(addressMax)
 	op.Version = f.text(addressMax)
 	op.FeatureLevel = uint32(f.upTo(1<<32 - 1))
 	op.MaxMemory = f.varint()
+	return false
 }
+
+func (op *NodeStart) release() { *op = NodeStart{} }
 
 func (op *NodeAway) size() int { return 8 + varintMax }
 
@@ -88,19 +97,24 @@ func (op *NodeAway) appendFields(b []byte) []byte {
 	return binary.AppendUvarint(b, op.Epoch)
 }
 
-func (op *NodeAway) decode(f *fields) {
+func (op *NodeAway) decode(f *fields) (newer bool) {
 	op.Node = f.u64()
 	op.Epoch = f.uvarint()
+	return false
 }
+
+func (op *NodeAway) release() {}
 
 func (op *NodeBack) size() int                    { return 0 }
 func (op *NodeBack) appendFields(b []byte) []byte { return b }
+func (op *NodeBack) decode(*fields) (newer bool)  { return false }
+func (op *NodeBack) release()                     {}
 
 func (op *Enqueue) size() int {
 	n := 2*varintMax + 1
 	for i := range op.Jobs {
 		j := &op.Jobs[i]
-		n += 3 + 2 + len(j.Queue) + 4 + len(j.Body) + 1 + 6*varintMax
+		n += 3 + 2 + len(j.Queue) + 4 + len(j.Body) + 1 + 8*varintMax + 6 + len(j.Group) + len(j.DedupID) + len(j.UniqueKey)
 		for _, h := range j.Headers {
 			n += len(h.Name) + len(h.Value) + 6
 		}
@@ -144,10 +158,15 @@ func (op *Enqueue) decode(f *fields) (newer bool) {
 	return flags > 1
 }
 
+func (op *Enqueue) release() { clear(op.Jobs) }
+
 func (j *NewJob) appendFields(b []byte, before string) []byte {
 	assertLimit(len(j.Queue), NameMax, "queue name")
 	assertLimit(len(j.Body), BodyMax, "body")
 	assertLimit(int(j.Priority), 9, "priority")
+	assertLimit(len(j.Group), KeyMax, "group")
+	assertLimit(len(j.DedupID), KeyMax, "dedup id")
+	assertLimit(len(j.UniqueKey), KeyMax, "unique key")
 	mask := uint64(0)
 	set := func(is bool, bit uint64) {
 		if is {
@@ -163,6 +182,11 @@ func (j *NewJob) appendFields(b []byte, before string) []byte {
 	set(j.LeaseMs != 0, jobHasLease)
 	set(j.TTLMs != 0, jobHasTTL)
 	set(j.MaxFailures != 0, jobHasMaxFailures)
+	set(j.Group != "", jobHasGroup)
+	set(j.DedupID != "", jobHasDedupID)
+	set(j.DedupTTLMs != 0, jobHasDedupTTL)
+	set(j.UniqueKey != "", jobHasUniqueKey)
+	set(j.MaxLen != 0, jobHasMaxLen)
 	b = binary.AppendUvarint(b, mask)
 	if mask&jobHasQueue != 0 {
 		b = appendString(b, j.Queue)
@@ -178,6 +202,24 @@ func (j *NewJob) appendFields(b []byte, before string) []byte {
 		if v != 0 {
 			b = binary.AppendVarint(b, v)
 		}
+	}
+	if mask < jobHasGroup {
+		return b
+	}
+	if j.Group != "" {
+		b = appendString(b, j.Group)
+	}
+	if j.DedupID != "" {
+		b = appendString(b, j.DedupID)
+	}
+	if j.DedupTTLMs != 0 {
+		b = binary.AppendVarint(b, j.DedupTTLMs)
+	}
+	if j.UniqueKey != "" {
+		b = appendString(b, j.UniqueKey)
+	}
+	if j.MaxLen != 0 {
+		b = binary.AppendVarint(b, j.MaxLen)
 	}
 	return b
 }
@@ -216,10 +258,25 @@ func (j *NewJob) decode(f *fields, before string) (newer bool) {
 		j.TTLMs = f.varint()
 	}
 	if mask&jobHasMaxFailures != 0 {
-		v := f.varint()
-		if j.MaxFailures = int32(v); int64(j.MaxFailures) != v {
-			f.fail()
-		}
+		j.MaxFailures = f.int32()
+	}
+	if mask < jobHasGroup {
+		return false
+	}
+	if mask&jobHasGroup != 0 {
+		j.Group = f.text(KeyMax)
+	}
+	if mask&jobHasDedupID != 0 {
+		j.DedupID = f.text(KeyMax)
+	}
+	if mask&jobHasDedupTTL != 0 {
+		j.DedupTTLMs = f.varint()
+	}
+	if mask&jobHasUniqueKey != 0 {
+		j.UniqueKey = f.text(KeyMax)
+	}
+	if mask&jobHasMaxLen != 0 {
+		j.MaxLen = f.varint()
 	}
 	return false
 }
@@ -253,7 +310,7 @@ func (f *fields) headers() []Header {
 }
 
 func (op *Dequeue) size() int {
-	n := len(op.Consumer) + 6*varintMax
+	n := len(op.Consumer) + len(op.AttemptID) + 7*varintMax
 	for _, q := range op.Queues {
 		n += len(q) + 2
 	}
@@ -272,10 +329,15 @@ func (op *Dequeue) appendFields(b []byte) []byte {
 	b = binary.AppendVarint(b, int64(op.Max))
 	b = binary.AppendVarint(b, op.LeaseMs)
 	b = binary.AppendVarint(b, op.WaitMs)
-	return appendString(b, op.Consumer)
+	b = appendString(b, op.Consumer)
+	if op.AttemptID == "" {
+		return b // as builds of level 1 know it
+	}
+	assertLimit(len(op.AttemptID), KeyMax, "attempt id")
+	return appendString(b, op.AttemptID)
 }
 
-func (op *Dequeue) decode(f *fields) {
+func (op *Dequeue) decode(f *fields) (newer bool) {
 	op.Request = f.uvarint()
 	n := f.count(1)
 	if n > QueuesMax {
@@ -285,19 +347,28 @@ func (op *Dequeue) decode(f *fields) {
 	for range n {
 		op.Queues = append(op.Queues, f.text(NameMax))
 	}
-	v := f.varint()
-	if op.Max = int32(v); int64(op.Max) != v {
-		f.fail()
-	}
+	op.Max = f.int32()
 	op.LeaseMs = f.varint()
 	op.WaitMs = f.varint()
 	op.Consumer = f.text(ConsumerMax)
+	op.AttemptID = ""
+	if len(f.data) > 0 {
+		op.AttemptID = f.text(KeyMax)
+	}
+	return false
 }
+
+func (op *Dequeue) release() {
+	clear(op.Queues)
+	op.Consumer, op.AttemptID = "", ""
+}
+
+func itemSize(it *Item) int { return 1 + 8 + 8 + 4*varintMax + len(it.Error) + 2 }
 
 func itemsSize(items []Item) int {
 	n := varintMax
 	for i := range items {
-		n += 1 + 8 + 8 + 4*varintMax + len(items[i].Error) + 2
+		n += itemSize(&items[i])
 	}
 	return n
 }
@@ -306,46 +377,52 @@ func appendItems(b []byte, items []Item) []byte {
 	b = binary.AppendUvarint(b, uint64(len(items)))
 	before := uint64(0)
 	for i := range items {
-		it := &items[i]
-		assertLimit(len(it.Error), ErrorTextMax, "error text")
-		mask := byte(0)
-		if it.ByID {
-			mask |= itemByID
-		}
-		if it.Key.Hi == before {
-			mask |= itemSameHi
-		}
-		if it.Grant != 0 || it.Tag != 0 {
-			mask |= itemReceipt
-		}
-		if it.DelayMs != -1 {
-			mask |= itemHasDelay
-		}
-		if it.LeaseMs != 0 {
-			mask |= itemHasLease
-		}
-		if it.Error != "" {
-			mask |= itemHasError
-		}
-		b = append(b, mask)
-		if mask&itemSameHi == 0 {
-			b = binary.BigEndian.AppendUint64(b, it.Key.Hi)
-		}
-		b = binary.AppendUvarint(b, it.Key.Lo)
-		if mask&itemReceipt != 0 {
-			b = binary.AppendUvarint(b, uint64(it.Grant))
-			b = binary.BigEndian.AppendUint64(b, it.Tag)
-		}
-		if mask&itemHasDelay != 0 {
-			b = binary.AppendVarint(b, it.DelayMs)
-		}
-		if mask&itemHasLease != 0 {
-			b = binary.AppendVarint(b, it.LeaseMs)
-		}
-		if mask&itemHasError != 0 {
-			b = appendString(b, it.Error)
-		}
-		before = it.Key.Hi
+		b = appendItem(b, &items[i], before)
+		before = items[i].Key.Hi
+	}
+	return b
+}
+
+// appendItem appends an item; before is the high half of the key of the item
+// before, 0 for the first.
+func appendItem(b []byte, it *Item, before uint64) []byte {
+	assertLimit(len(it.Error), ErrorTextMax, "error text")
+	mask := byte(0)
+	if it.ByID {
+		mask |= itemByID
+	}
+	if it.Key.Hi == before {
+		mask |= itemSameHi
+	}
+	if it.Grant != 0 || it.Tag != 0 {
+		mask |= itemReceipt
+	}
+	if it.DelayMs != -1 {
+		mask |= itemHasDelay
+	}
+	if it.LeaseMs != 0 {
+		mask |= itemHasLease
+	}
+	if it.Error != "" {
+		mask |= itemHasError
+	}
+	b = append(b, mask)
+	if mask&itemSameHi == 0 {
+		b = binary.BigEndian.AppendUint64(b, it.Key.Hi)
+	}
+	b = binary.AppendUvarint(b, it.Key.Lo)
+	if mask&itemReceipt != 0 {
+		b = binary.AppendUvarint(b, uint64(it.Grant))
+		b = binary.BigEndian.AppendUint64(b, it.Tag)
+	}
+	if mask&itemHasDelay != 0 {
+		b = binary.AppendVarint(b, it.DelayMs)
+	}
+	if mask&itemHasLease != 0 {
+		b = binary.AppendVarint(b, it.LeaseMs)
+	}
+	if mask&itemHasError != 0 {
+		b = appendString(b, it.Error)
 	}
 	return b
 }
@@ -356,47 +433,95 @@ func (f *fields) items(buf []Item) (items []Item, newer bool) {
 	items = buf[:0]
 	before := uint64(0)
 	for range n {
-		items = append(items, Item{DelayMs: -1})
+		items = append(items, Item{})
 		it := &items[len(items)-1]
-		mask := f.u8()
-		if mask >= itemMaskEnd {
+		if f.item(it, before) {
 			return items, true
-		}
-		it.ByID = mask&itemByID != 0
-		it.Key.Hi = before
-		if mask&itemSameHi == 0 {
-			it.Key.Hi = f.u64()
-		}
-		it.Key.Lo = f.uvarint()
-		if mask&itemReceipt != 0 {
-			it.Grant = uint32(f.upTo(1<<32 - 1))
-			it.Tag = f.u64()
-		}
-		if mask&itemHasDelay != 0 {
-			it.DelayMs = f.varint()
-		}
-		if mask&itemHasLease != 0 {
-			it.LeaseMs = f.varint()
-		}
-		if mask&itemHasError != 0 {
-			it.Error = f.text(ErrorTextMax)
 		}
 		before = it.Key.Hi
 	}
 	return items, false
 }
 
+// item fills the zero it with what appendItem wrote.
+func (f *fields) item(it *Item, before uint64) (newer bool) {
+	mask := f.u8()
+	if mask >= itemMaskEnd {
+		return true
+	}
+	it.ByID = mask&itemByID != 0
+	it.Key.Hi = before
+	if mask&itemSameHi == 0 {
+		it.Key.Hi = f.u64()
+	}
+	it.Key.Lo = f.uvarint()
+	if mask&itemReceipt != 0 {
+		it.Grant = uint32(f.upTo(1<<32 - 1))
+		it.Tag = f.u64()
+	}
+	it.DelayMs = -1
+	if mask&itemHasDelay != 0 {
+		it.DelayMs = f.varint()
+	}
+	if mask&itemHasLease != 0 {
+		it.LeaseMs = f.varint()
+	}
+	if mask&itemHasError != 0 {
+		it.Error = f.text(ErrorTextMax)
+	}
+	return false
+}
+
 func (op *Ack) size() int      { return itemsSize(op.Items) }
 func (op *Nack) size() int     { return itemsSize(op.Items) }
 func (op *Release) size() int  { return itemsSize(op.Items) }
+func (op *Reject) size() int   { return itemsSize(op.Items) }
 func (op *Extend) size() int   { return itemsSize(op.Items) }
 func (op *GiveBack) size() int { return itemsSize(op.Items) }
 
 func (op *Ack) appendFields(b []byte) []byte      { return appendItems(b, op.Items) }
 func (op *Nack) appendFields(b []byte) []byte     { return appendItems(b, op.Items) }
 func (op *Release) appendFields(b []byte) []byte  { return appendItems(b, op.Items) }
+func (op *Reject) appendFields(b []byte) []byte   { return appendItems(b, op.Items) }
 func (op *Extend) appendFields(b []byte) []byte   { return appendItems(b, op.Items) }
 func (op *GiveBack) appendFields(b []byte) []byte { return appendItems(b, op.Items) }
+
+func (op *Ack) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *Nack) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *Release) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *Reject) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *Extend) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *GiveBack) decode(f *fields) (newer bool) {
+	op.Items, newer = f.items(op.Items)
+	return newer
+}
+
+func (op *Ack) release()      { clear(op.Items) }
+func (op *Nack) release()     { clear(op.Items) }
+func (op *Release) release()  { clear(op.Items) }
+func (op *Reject) release()   { clear(op.Items) }
+func (op *Extend) release()   { clear(op.Items) }
+func (op *GiveBack) release() { clear(op.Items) }
 
 func (op *Withdraw) size() int { return (len(op.Requests) + 1) * varintMax }
 
@@ -408,13 +533,16 @@ func (op *Withdraw) appendFields(b []byte) []byte {
 	return b
 }
 
-func (op *Withdraw) decode(f *fields) {
+func (op *Withdraw) decode(f *fields) (newer bool) {
 	n := f.count(1)
 	op.Requests = op.Requests[:0]
 	for range n {
 		op.Requests = append(op.Requests, f.uvarint())
 	}
+	return false
 }
+
+func (op *Withdraw) release() {}
 
 func (op *DeleteQueue) size() int { return len(op.Queue) + 3 }
 
@@ -433,3 +561,5 @@ func (op *DeleteQueue) decode(f *fields) (newer bool) {
 	op.Force = flags&1 != 0
 	return flags > 1
 }
+
+func (op *DeleteQueue) release() { *op = DeleteQueue{} }

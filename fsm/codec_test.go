@@ -2,10 +2,12 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,6 +36,33 @@ func sampleOps() []Op {
 		&Withdraw{[]uint64{1, 1 << 40}},
 		&GiveBack{items[:1]},
 		&DeleteQueue{Queue: "a", Force: true},
+
+		&Reject{items[1:]},
+		&Settle{[]SettleItem{{VerbNack, items[1]}, {VerbExtend, items[0]}, {VerbAck, items[2]}, {VerbRelease, items[0]}, {VerbReject, items[1]}}},
+		&Tx{[]Op{&Ack{items}, &Enqueue{First: 3, Jobs: []NewJob{{Queue: "a", Priority: 4}}}, &Ack{items[:1]}}},
+		&Keyed{Key: "k", Digest: [16]byte{0: 0xab, 15: 0xcd}, Op: &Tx{[]Op{&Nack{items[:1]}}}},
+		&Requeue{[]Key{{1<<32 | 7, 300}, {2<<32 | 9, 1 << 40}}},
+		&Hold{[]Key{{1<<32 | 7, 300}}},
+		&Cancel{[]Key{{1<<32 | 7, 300}}},
+		&DeleteJobs{[]Key{{1<<32 | 7, 300}}},
+		&WithdrawJobs{[]Key{{1<<32 | 7, 300}}},
+		&Purge{Queue: "a", States: StateReady | StateDead, UpTo: 1 << 20},
+		&Redrive{Queue: "a", To: "b", Reason: "rejected", Max: 100, UpTo: 5},
+		&Pause{Queue: "a", In: true, UntilMs: 1_700_000_000_000},
+		&Configure{Queue: "a", Fields: AllFields, IfMatch: 300, Create: true, Config: QueueConfig{
+			LeaseMs: 1000, TTLMs: 2000, DelayMs: 3000, MaxFailures: -1, DeadLetter: "d", DeadTTLMs: 4000, BackoffMinMs: 1, BackoffMaxMs: 2,
+			MaxLen: 5, MaxBytes: 6, Overflow: OverflowDropOldest, AgingMs: 7, GroupLimit: 8, Fair: true, Consistency: ConsistencyFast,
+		}},
+		&ReleaseConsumer{Consumer: "w", UpTo: 9},
+		&Alarm{Disk: 95},
+
+		&Enqueue{First: 1, Jobs: []NewJob{
+			{Queue: "a", Priority: 4, Group: "g", DedupID: "d", DedupTTLMs: 1000, UniqueKey: "u", MaxLen: 5},
+			{Queue: "a", Priority: 4, UniqueKey: "v"},
+		}},
+		&Dequeue{Request: 9, Queues: []string{"a"}, AttemptID: "again"},
+		&Configure{Queue: "a", Fields: FieldDeadLetter | FieldBackoff, Config: QueueConfig{DeadLetter: "d", BackoffMinMs: 1, BackoffMaxMs: 2}},
+		&Keyed{Key: "enqueue a 1", Digest: [16]byte{15: 1}, Op: &DeleteQueue{Queue: "a"}},
 	}
 }
 
@@ -47,10 +76,38 @@ func TestBatchBytes(t *testing.T) {
 		"04 00 00000023 11 01 03 01 0161 036f6e65 f603 0374776f 09 0a 0c 0e 10 01 0d 0162 00 00 02 016b 0176 016c 00",
 		"05 00 0000000e 09 02 0161 0162 14 c0a907 d00f 0177",
 		"06 00 0000003d 03 04 0000000100000007 ac02 02 1000000000000000 3b 01 00 904e 04626f6f6d 0c 0000000200000009 808080808020 ffffffff0f 0000000000000001 b817",
+		"07 00 0000003d 03040000000100000007ac020210000000000000003b0100904e04626f6f6d0c0000000200000009808080808020ffffffff0f0000000000000001b817",
+		"08 00 00000015 01040000000100000007ac02021000000000000000",
+		"09 00 0000003d 03040000000100000007ac020210000000000000003b0100904e04626f6f6d0c0000000200000009808080808020ffffffff0f0000000000000001b817",
+		"0a 00 00000008 0201808080808020",
+		"0b 00 00000015 01040000000100000007ac02021000000000000000",
+		"0c 00 00000003 016101",
+		"0d 00 00000031 023900000001000000070100904e04626f6f6d0c0000000200000009808080808020ffffffff0f0000000000000001b817",
+		"0e 00 00000060 05013900000001000000070100904e04626f6f6d0406ac02021000000000000000000c0000000200000009808080808020ffffffff0f0000000000000001b81702040000000100000007ac02021000000000000000033b0100904e04626f6f6d",
+		"0f 00 0000006c 0306000000003d03040000000100000007ac020210000000000000003b0100904e04626f6f6d0c0000000200000009808080808020ffffffff0f0000000000000001b8170400000000070300010101610006000000001501040000000100000007ac02021000000000000000",
+		"10 00 00000034 016bab0000000000000000000000000000cd0f000000001c0107000000001501040000000100000007ac02021000000000000000",
+		"11 00 00000019 020000000100000007ac020000000200000009808080808020",
+		"12 00 0000000b 010000000100000007ac02",
+		"13 00 0000000b 010000000100000007ac02",
+		"14 00 0000000b 010000000100000007ac02",
+		"15 00 0000000b 010000000100000007ac02",
+		"16 00 00000006 016112808040",
+		"17 00 00000010 016101620872656a6563746564c80105",
+		"18 00 00000009 01610180a0abfef962",
+		"19 00 0000001b 016101ac02ff7fd00fa01ff02e010164c03e02040a0c010e100102",
+		"1a 00 00000003 017709",
+		"1b 00 00000001 5f",
+		"04 00 00000016 010002817c01610001670164d00f01750a8020000176",
+		"05 00 0000000e 090101610000000005616761696e",
+		"19 00 00000009 016100005001640204",
+		"10 00 00000025 0b656e717565756520612031000000000000000000000000000000010c0000000003016100",
 	}
 	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
 	const header = "01 00 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005"
-	for i, op := range sampleOps()[:len(want)] {
+	if len(want) != len(sampleOps()) {
+		t.Fatalf("%d samples, %d known", len(sampleOps()), len(want))
+	}
+	for i, op := range sampleOps() {
 		got := hex.EncodeToString(EncodeBatch(h, op))
 		if w := strings.ReplaceAll(header+want[i], " ", ""); got != w {
 			t.Errorf("%T\n got %s\nwant %s", op, got, w)
@@ -81,6 +138,57 @@ func TestCodec(t *testing.T) {
 	for op := range allKinds() {
 		if _, err := new(opSet).decode(rawOp{kind: op}, true); errors.Is(err, ErrNewer) {
 			t.Errorf("kind %d is not known to decode", op)
+		}
+	}
+}
+
+// TestKindsInSamples proves that the tests see each kind.
+func TestKindsInSamples(t *testing.T) {
+	for k := KindNodeStart; k < kindEnd; k++ {
+		if !allKinds()[k] || newOp(k).Kind() != k {
+			t.Errorf("kind %d", k)
+		}
+	}
+	if newOp(kindEnd) != nil || newOp(0) != nil {
+		t.Error("an op of no kind")
+	}
+}
+
+// TestLevels proves which ops builds of level 1 know.
+func TestLevels(t *testing.T) {
+	for i, op := range sampleOps() {
+		want := uint32(2)
+		if i < 12 {
+			want = 1
+		}
+		if got := LevelOf(op); got != want {
+			t.Errorf("%T: level %d, want %d", op, got, want)
+		}
+	}
+	for _, j := range []NewJob{{Group: "g"}, {DedupID: "d"}, {DedupTTLMs: 1}, {UniqueKey: "u"}, {MaxLen: 1}} {
+		if LevelOf(&Enqueue{Jobs: []NewJob{{}, j}}) != 2 {
+			t.Errorf("level of %+v", j)
+		}
+	}
+}
+
+// TestEachEnqueue proves that enqueues are found wherever an op may hold them.
+func TestEachEnqueue(t *testing.T) {
+	a, b, c := &Enqueue{First: 1}, &Enqueue{First: 2}, &Enqueue{First: 3}
+	for _, x := range []struct {
+		op   Op
+		want []uint64
+	}{
+		{a, []uint64{1}},
+		{&Ack{}, nil},
+		{&Tx{[]Op{&Ack{}, a, b}}, []uint64{1, 2}},
+		{&Keyed{Op: c}, []uint64{3}},
+		{&Keyed{Op: &Tx{[]Op{b, c}}}, []uint64{2, 3}},
+	} {
+		var got []uint64
+		EachEnqueue(x.op, func(e *Enqueue) { got = append(got, e.First) })
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%T: %v, want %v", x.op, got, x.want)
 		}
 	}
 }
@@ -134,14 +242,31 @@ func TestNewer(t *testing.T) {
 		{"op flags", batch(func(b []byte) []byte { b[at+1] = 4; return b }, &NodeBack{}), true},
 		{"field left over", batch(func(b []byte) []byte { b[at+5]++; return append(b, 0) }, &NodeBack{}), true},
 		{"field left over after an ack", batch(func(b []byte) []byte { b[at+5]++; return append(b, 0) }, &Ack{}), true},
-		{"job mask", batch(func(b []byte) []byte { b[at+9], b[at+10] = 0x81, 0x40; return b }, &Enqueue{Jobs: []NewJob{{Queue: strings.Repeat("q", 64)}}}), true},
+		{"job mask", batch(func(b []byte) []byte { b[at+9], b[at+10], b[at+11] = 0x81, 0x80, 0x01; return b }, &Enqueue{Jobs: []NewJob{{Queue: strings.Repeat("q", 64)}}}), true},
 		{"item mask", batch(func(b []byte) []byte { b[at+7] |= 64; return b }, &Ack{[]Item{{}}}), true},
 		{"enqueue flags", batch(func(b []byte) []byte { b[at+7] = 2; return b }, &Enqueue{}), true},
 		{"delete flags", batch(func(b []byte) []byte { b[len(b)-1] = 2; return b }, &DeleteQueue{}), true},
+		{"settle verb", batch(func(b []byte) []byte { b[at+7] = 5; return b }, &Settle{[]SettleItem{{}}}), true},
+		{"kind within a keyed", batch(func(b []byte) []byte { b[at+6+2+16] = 200; return b }, &Keyed{Key: "k", Op: &Ack{}}), true},
+		{"kind that this build refuses within a keyed", batch(func(b []byte) []byte { b[at+6+2+16] = byte(KindKeyed); return b }, &Keyed{Key: "k", Op: &Ack{}}), true},
+		{"kind that this build refuses within a tx", batch(func(b []byte) []byte { b[at+7] = byte(KindDequeue); return b }, &Tx{[]Op{&Ack{}}}), true},
+		{"flags within a tx", batch(func(b []byte) []byte { b[at+8] = FlagAnswered; return b }, &Tx{[]Op{&Enqueue{}}}), true},
+		{"field left over within a tx", batch(func(b []byte) []byte { b[at+5]++; b[at+12]++; return append(b, 0) }, &Tx{[]Op{&Ack{}}}), true},
+		{"purge states", batch(func(b []byte) []byte { b[at+8] = 32; return b }, &Purge{Queue: "q"}), true},
+		{"pause flags", batch(func(b []byte) []byte { b[at+8] = 4; return b }, &Pause{Queue: "q"}), true},
+		{"configure flags", batch(func(b []byte) []byte { b[at+8] = 2; return b }, &Configure{Queue: "q"}), true},
+		{"configure fields", batch(func(b []byte) []byte { b[at+10], b[at+11] = 0x80, 0x80; b[at+5]++; return append(b, 1) }, &Configure{Queue: "q", Fields: FieldTTL}), true},
 		{"short header", make([]byte, 10), false},
 		{"half an op header", batch(func(b []byte) []byte { return b[:at+3] }, &NodeBack{}), false},
 		{"half an op", batch(func(b []byte) []byte { return b[:len(b)-1] }, &DeleteQueue{}), false},
 		{"fields that end early", batch(func(b []byte) []byte { b[at+5] = 1; return b[:at+7] }, &DeleteQueue{Queue: "q"}), false},
+		{"an op within a tx that ends early", batch(func(b []byte) []byte { b[at+12]--; b[at+5]--; return b[:len(b)-1] }, &Tx{[]Op{&Ack{[]Item{{}}}}}), false},
+		{"an op within a tx that is longer than it", batch(func(b []byte) []byte { b[at+12]++; return b }, &Tx{[]Op{&Ack{}}}), false},
+		{"a configuration out of range", batch(func(b []byte) []byte { b[at+11] = 1; return b }, &Configure{Queue: "q", Fields: FieldTTL}), false},
+		{"percent of disk", batch(func(b []byte) []byte { b[at+6] = 101; return b }, &Alarm{}), false},
+		{"too many keys", batch(func(b []byte) []byte { return tooMany(b, KindHold, 9) }), false},
+		{"too many items to settle", batch(func(b []byte) []byte { return tooMany(b, KindSettle, 3) }), false},
+		{"too many ops in a tx", batch(func(b []byte) []byte { return tooMany(b, KindTx, opHeaderSize) }), false},
 		{"a count that lies", batch(func(b []byte) []byte { b[at+6] = 100; return b }, &Ack{}), false},
 	}
 	for _, c := range cases {
@@ -166,6 +291,14 @@ func TestNewer(t *testing.T) {
 	}
 }
 
+// tooMany appends an op of one item more than BatchItemsMax, of size bytes each.
+func tooMany(b []byte, k Kind, size int) []byte {
+	b = append(b, byte(k), 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(2+(BatchItemsMax+1)*size))
+	b = binary.AppendUvarint(b, BatchItemsMax+1)
+	return append(b, make([]byte, (BatchItemsMax+1)*size)...)
+}
+
 // TestEncodeAsserts proves that what the edge must refuse does not get into a
 // batch.
 func TestEncodeAsserts(t *testing.T) {
@@ -180,6 +313,32 @@ func TestEncodeAsserts(t *testing.T) {
 		&Nack{[]Item{{Error: long}}},
 		&DeleteQueue{Queue: long},
 		&NodeStart{Client: long},
+		&Enqueue{Jobs: []NewJob{{Group: long[:KeyMax+1]}}},
+		&Enqueue{Jobs: []NewJob{{DedupID: long[:KeyMax+1]}}},
+		&Enqueue{Jobs: []NewJob{{UniqueKey: long[:KeyMax+1]}}},
+		&Dequeue{AttemptID: long[:KeyMax+1]},
+		&Settle{make([]SettleItem, BatchItemsMax+1)},
+		&Settle{[]SettleItem{{Verb: 5}}},
+		&Tx{slices.Repeat([]Op{&Ack{}}, BatchItemsMax+1)},
+		&Tx{[]Op{&Dequeue{}}},
+		&Tx{[]Op{&Tx{}}},
+		&Keyed{Key: long[:KeyedMax+1], Op: &Ack{}},
+		&Keyed{Op: &Dequeue{}},
+		&Keyed{Op: &Keyed{Op: &Ack{}}},
+		&Keyed{Op: &NodeBack{}},
+		&Hold{make([]Key, BatchItemsMax+1)},
+		&Purge{Queue: long},
+		&Purge{States: 32},
+		&Redrive{To: long},
+		&Redrive{Reason: long},
+		&Pause{Queue: long},
+		&Configure{Queue: long},
+		&Configure{Config: QueueConfig{LeaseMs: -1}},
+		&Configure{Config: QueueConfig{BackoffMinMs: 2, BackoffMaxMs: 1}},
+		&Configure{Config: QueueConfig{DeadLetter: long}},
+		&Configure{Fields: fieldsEnd},
+		&ReleaseConsumer{Consumer: long},
+		&Alarm{Disk: 101},
 	} {
 		func() {
 			defer func() {

@@ -30,101 +30,111 @@ func nextOp(data []byte) (op rawOp, rest []byte, err error) {
 	return op, data[n:], nil
 }
 
-// opSet holds one op of each kind, to decode into.
+// newOp returns an op of a kind, nil for one that this build does not know.
+func newOp(k Kind) Op {
+	switch k {
+	case KindNodeStart:
+		return new(NodeStart)
+	case KindNodeAway:
+		return new(NodeAway)
+	case KindNodeBack:
+		return new(NodeBack)
+	case KindEnqueue:
+		return new(Enqueue)
+	case KindDequeue:
+		return new(Dequeue)
+	case KindAck:
+		return new(Ack)
+	case KindNack:
+		return new(Nack)
+	case KindRelease:
+		return new(Release)
+	case KindExtend:
+		return new(Extend)
+	case KindWithdraw:
+		return new(Withdraw)
+	case KindGiveBack:
+		return new(GiveBack)
+	case KindDeleteQueue:
+		return new(DeleteQueue)
+	case KindReject:
+		return new(Reject)
+	case KindSettle:
+		return new(Settle)
+	case KindTx:
+		return new(Tx)
+	case KindKeyed:
+		return new(Keyed)
+	case KindRequeue:
+		return new(Requeue)
+	case KindHold:
+		return new(Hold)
+	case KindCancel:
+		return new(Cancel)
+	case KindDeleteJobs:
+		return new(DeleteJobs)
+	case KindWithdrawJobs:
+		return new(WithdrawJobs)
+	case KindPurge:
+		return new(Purge)
+	case KindRedrive:
+		return new(Redrive)
+	case KindPause:
+		return new(Pause)
+	case KindConfigure:
+		return new(Configure)
+	case KindReleaseConsumer:
+		return new(ReleaseConsumer)
+	case KindAlarm:
+		return new(Alarm)
+	}
+	return nil
+}
+
+// opSet holds one op of each kind, made at first use, to decode into.
 type opSet struct {
-	nodeStart   NodeStart
-	nodeAway    NodeAway
-	nodeBack    NodeBack
-	enqueue     Enqueue
-	dequeue     Dequeue
-	ack         Ack
-	nack        Nack
-	released    Release
-	extend      Extend
-	withdraw    Withdraw
-	giveBack    GiveBack
-	deleteQueue DeleteQueue
+	ops    [kindEnd]Op
+	fields fields // scratch of decode
+	within *opSet // for the op within a Keyed
+}
+
+// of returns the set's op of a kind, nil for one that this build does not know.
+func (s *opSet) of(k Kind) Op {
+	if k >= kindEnd {
+		return nil
+	}
+	if s.ops[k] == nil {
+		s.ops[k] = newOp(k)
+	}
+	return s.ops[k]
 }
 
 // decode decodes raw into the set's op of its kind, reusing that op's slices.
 // With views, strings and bodies are views of the entry's data: valid as long
 // as the entry is applied, and never kept.
 func (s *opSet) decode(raw rawOp, views bool) (Op, error) {
-	f := fields{data: raw.fields, views: views}
-	var op Op
-	newer := false
-	switch raw.kind {
-	case KindNodeStart:
-		s.nodeStart.decode(&f)
-		op = &s.nodeStart
-	case KindNodeAway:
-		s.nodeAway.decode(&f)
-		op = &s.nodeAway
-	case KindNodeBack:
-		op = &s.nodeBack
-	case KindEnqueue:
-		newer = s.enqueue.decode(&f)
-		op = &s.enqueue
-	case KindDequeue:
-		s.dequeue.decode(&f)
-		op = &s.dequeue
-	case KindAck:
-		s.ack.Items, newer = f.items(s.ack.Items)
-		op = &s.ack
-	case KindNack:
-		s.nack.Items, newer = f.items(s.nack.Items)
-		op = &s.nack
-	case KindRelease:
-		s.released.Items, newer = f.items(s.released.Items)
-		op = &s.released
-	case KindExtend:
-		s.extend.Items, newer = f.items(s.extend.Items)
-		op = &s.extend
-	case KindWithdraw:
-		s.withdraw.decode(&f)
-		op = &s.withdraw
-	case KindGiveBack:
-		s.giveBack.Items, newer = f.items(s.giveBack.Items)
-		op = &s.giveBack
-	case KindDeleteQueue:
-		newer = s.deleteQueue.decode(&f)
-		op = &s.deleteQueue
-	default:
-		newer = true
+	op := s.of(raw.kind)
+	if op == nil {
+		return nil, fmt.Errorf("op kind %d: %w", raw.kind, ErrNewer)
 	}
+	f := &s.fields
+	*f = fields{data: raw.fields, views: views}
+	if raw.kind == KindKeyed {
+		if s.within == nil {
+			s.within = new(opSet)
+		}
+		f.within = s.within
+	}
+	newer := op.decode(f)
+	bad, whole := f.bad, f.ok()
+	f.data = nil // the set outlives the entry
 	switch {
-	case f.bad:
+	case bad:
 		return nil, fmt.Errorf("fields of op kind %d: %w", raw.kind, errMalformed)
-	case newer || !f.ok():
+	case newer || !whole:
 		return nil, fmt.Errorf("op kind %d: %w", raw.kind, ErrNewer)
 	}
 	return op, nil
-}
-
-// release forgets what the op of a kind was decoded from: the set outlives the
-// entry, and a view keeps the whole entry alive.
-func (s *opSet) release(kind Kind) {
-	switch kind {
-	case KindNodeStart:
-		s.nodeStart = NodeStart{}
-	case KindEnqueue:
-		clear(s.enqueue.Jobs)
-	case KindDequeue:
-		clear(s.dequeue.Queues)
-		s.dequeue.Consumer = ""
-	case KindAck:
-		clear(s.ack.Items)
-	case KindNack:
-		clear(s.nack.Items)
-	case KindRelease:
-		clear(s.released.Items)
-	case KindExtend:
-		clear(s.extend.Items)
-	case KindGiveBack:
-		clear(s.giveBack.Items)
-	case KindDeleteQueue:
-		s.deleteQueue = DeleteQueue{}
-	}
 }
 
 // DecodeOps decodes a whole batch. The ops share no memory with data; their

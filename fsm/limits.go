@@ -8,6 +8,9 @@ const (
 	BatchItemsMax = 1000          // items of one request
 	BatchBytesMax = 8 << 20       // bodies of one request with several jobs, and of one hand-out, or one larger body
 	KeyMax        = 128           // idempotency, dedup and unique keys
+	KeyedMax      = 640           // scope and idempotency key of a Keyed
+	NestedMax     = 32 << 20      // bytes of an op within a Keyed or Tx
+	ReasonMax     = 64            // a redrive's dead reason
 	QueuesMax     = 64            // queues of one dequeue
 	ErrorTextMax  = 1024          // a nack's error text
 	ConsumerMax   = 128           // a consumer's name
@@ -25,4 +28,11 @@ const (
 	TombstonesMax      = 100_000
 	TimersPerEntry     = 10_000 // timers fired and jobs reaped by one entry
 	EpochsKept         = 32     // past epochs of a session, for fate
+	SweepMax           = 10_000 // jobs of one purge, redrive or release of a consumer
+	ScanMax            = 10_000 // jobs or queues that one page of a read looks at
+
+	DedupTTLMs    = 5 * 60_000 // of a dedup id that says nothing
+	DedupTTLMinMs = 1000
+	DedupTTLMaxMs = 7 * 86400_000
+	IdempotencyMs = 3600_000 // how long the result of a Keyed is kept
 )

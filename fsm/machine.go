@@ -56,8 +56,13 @@ type Member struct {
 }
 
 // Self says whose results Apply shall build: those of batches of this origin
-// and epoch, and of its parked requests.
-type Self struct{ Origin, Epoch uint64 }
+// and epoch, and of its parked requests. Watched are the jobs whose end it waits
+// for (Applied.Ended), with how many wait for each; Apply only reads it, and it
+// reaches neither state nor chain.
+type Self struct {
+	Origin, Epoch uint64
+	Watched       map[Key]int
+}
 
 // Applied is what one entry did, as far as its replica must know.
 type Applied struct {
@@ -68,6 +73,7 @@ type Applied struct {
 	Results  []Result    // Mine: one for each op, in order
 	Handouts []Handout   // jobs for parked requests of Self (from any entry)
 	Fired    int         // timers
+	Ended    []Key       // of Self.Watched: jobs that are acked, deleted, expired or dead since
 }
 
 // SessionInfo is what the machine knows of a node's current epoch.
@@ -224,9 +230,12 @@ func (m *Machine) applyRaw(h BatchHeader, raw rawOp) (Code, error) {
 	}
 	code := CodeInvalidRequest
 	if allowed(h, raw.kind) {
+		if m.version < stateVersion {
+			m.need(uint8(LevelOf(op)))
+		}
 		code = m.applyOp(h, op)
 	}
-	m.run.ops.release(raw.kind)
+	op.release()
 	return code, nil
 }
 
@@ -269,6 +278,9 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 		return m.settle(op.Items, giveBackItem)
 	case *DeleteQueue:
 		return m.deleteQueue(op)
+	case *Reject, *Settle, *Tx, *Keyed, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
+		*Configure, *ReleaseConsumer, *Alarm:
+		return CodeInvalidRequest // known to the codec, and refused by this machine
 	}
 	panic(fmt.Sprintf("BUG: op of kind %d is decoded and not applied", op.Kind()))
 }

@@ -371,7 +371,7 @@ func (m *model) jobInfo(k Key) (JobInfo, Code) {
 		}
 		return JobInfo{}, CodeJobGone
 	}
-	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last}
+	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, JobLeaseMs: j.lease, HeldMs: j.held}
 	if j.state == "leased" {
 		info.Consumer = j.consumer
 	} else {

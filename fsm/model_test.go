@@ -241,7 +241,7 @@ func (m *model) batch(h BatchHeader, ops []Op, voids []bool) {
 	if !a.Effect {
 		return
 	}
-	a.Mine = h.Origin != 0 && m.self == Self{h.Origin, h.Epoch}
+	a.Mine = h.Origin != 0 && m.self.Origin == h.Origin && m.self.Epoch == h.Epoch
 	for i, op := range ops {
 		r := Result{Position: m.pos}
 		m.depends = 0
@@ -429,7 +429,7 @@ func (m *model) serve() {
 		w := m.waiters[i]
 		m.unpark(w)
 		jobs := m.hand(w.epoch, w.request, w.queues, w.max, w.lease, w.consumer)
-		if m.self == (Self{w.node, w.epoch}) {
+		if m.self.Origin == w.node && m.self.Epoch == w.epoch {
 			m.applied.Handouts = append(m.applied.Handouts, Handout{w.request, Result{Position: m.pos, Jobs: jobs}})
 		}
 	}

@@ -17,10 +17,28 @@ const (
 	KindWithdraw    Kind = 10 // drop parked requests of the own epoch
 	KindGiveBack    Kind = 11 // undelivered hand-outs of the own node
 	KindDeleteQueue Kind = 12
+
+	KindReject          Kind = 13 // dead at once
+	KindSettle          Kind = 14 // a mixed list of acks, nacks and so on
+	KindTx              Kind = 15 // several ops, all or none
+	KindKeyed           Kind = 16 // an op under an idempotency key
+	KindRequeue         Kind = 17 // ready now
+	KindHold            Kind = 18 // not handed out until requeued
+	KindCancel          Kind = 19 // the worker is asked to stop
+	KindDeleteJobs      Kind = 20
+	KindWithdrawJobs    Kind = 21 // not replicated in time
+	KindPurge           Kind = 22 // drop a queue's jobs by state
+	KindRedrive         Kind = 23 // dead jobs back
+	KindPause           Kind = 24
+	KindConfigure       Kind = 25
+	KindReleaseConsumer Kind = 26 // give back all that a consumer holds
+	KindAlarm           Kind = 27 // the own node's disk
+
+	kindEnd Kind = 28
 )
 
 // Op is one command of a batch: what one request asks for. The concrete types
-// are the pointer types of this file. An Op belongs to its maker until it is
+// are the pointer types of op.go, nested.go and manage.go. An Op belongs to its maker until it is
 // handed to a replica, and is read-only from then on (it may be encoded again).
 type Op interface {
 	Kind() Kind
@@ -28,6 +46,11 @@ type Op interface {
 	appendFields(b []byte) []byte
 	// size is an upper bound of what appendFields appends, in bytes.
 	size() int
+	// decode reads what appendFields wrote, into the memory of the op that was
+	// there before. It is true when a newer build wrote it.
+	decode(f *fields) (newer bool)
+	// release forgets what the op was decoded from and keeps its slices.
+	release()
 }
 
 // Size returns an upper bound of the bytes that op takes in a batch.
@@ -71,11 +94,16 @@ type NewJob struct {
 	Headers     []Header
 	Priority    uint8 // 0–9, higher first; the edge fills in the default 4
 	AtMostOnce  bool
-	DelayMs     int64 // from the entry's log time; 0 = none
-	AtMs        int64 // absolute log time; used when DelayMs is 0
-	LeaseMs     int64 // the job's own default lease; 0 = queue's, then 60 s
-	TTLMs       int64 // 0 = none (1 day for at most once)
-	MaxFailures int32 // -1 = never dead, 0 = the queue's (default 20)
+	DelayMs     int64  // from the entry's log time; 0 = none
+	AtMs        int64  // absolute log time; used when DelayMs is 0
+	LeaseMs     int64  // the job's own default lease; 0 = queue's, then 60 s
+	TTLMs       int64  // 0 = none (1 day for at most once)
+	MaxFailures int32  // -1 = never dead, 0 = the queue's (default 20)
+	Group       string // at most one of a group is leased at a time; "" = none
+	DedupID     string // within DedupTTLMs another job with it in this queue is the same job: Duplicate
+	DedupTTLMs  int64  // 0 = 5 min
+	UniqueKey   string // refused (CodeNotUnique) while a job of the queue with it is not done
+	MaxLen      int64  // this call's own limit on the queue's length (CodeQueueFull); 0 = none
 }
 
 // Dequeue hands out up to Max ready jobs of the queues, left to right. With
@@ -87,9 +115,13 @@ type Dequeue struct {
 	LeaseMs  int64 // 0 = job's, queue's, 60 s
 	WaitMs   int64
 	Consumer string
+	// AttemptID makes a repeated dequeue harmless: the same id of the same list of
+	// queues again, while one of its leases lives, gets the same jobs with the same
+	// receipts and hands out nothing new. At most KeyMax bytes; "" = none.
+	AttemptID string
 }
 
-// Item names a job in Ack, Nack, Release and Extend: by receipt (Grant and Tag
+// Item names a job in Ack, Nack, Release, Reject, Extend and Settle: by receipt (Grant and Tag
 // count) or, with ByID, by id alone.
 type Item struct {
 	Key     Key
@@ -98,7 +130,7 @@ type Item struct {
 	Tag     uint64
 	DelayMs int64  // Nack: -1 = not said (the queue's backoff decides)
 	LeaseMs int64  // Extend: new lease from now; 0 = the length it had
-	Error   string // Nack: kept as the job's last error
+	Error   string // Nack, Reject: kept as the job's last error
 }
 
 // Ack ends jobs: they are gone, and a tombstone remembers them for a while.
@@ -109,6 +141,10 @@ type Nack struct{ Items []Item }
 
 // Release gives jobs back uncounted as failures (the delivery still counts).
 type Release struct{ Items []Item }
+
+// Reject makes leased jobs dead at once, with the reason "rejected"
+// ("at_most_once" for at-most-once jobs).
+type Reject struct{ Items []Item }
 
 // Extend sets new leases from the entry's log time.
 type Extend struct{ Items []Item }

@@ -59,14 +59,14 @@ func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, voids []bool) {
 	}
 	// The first machine is the node that sent the batch or has a waiter.
 	n := w.nodes[0]
-	self := Self{n.id, n.epoch}
+	self := Self{Origin: n.id, Epoch: n.epoch}
 	index := w.m.Position().Index + 1
 	got, err := w.m.Apply(index, w.term, slices.Clone(data), self)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n = w.nodes[1]
-	got2, err := w.other.Apply(index, w.term, data, Self{n.id, n.epoch})
+	got2, err := w.other.Apply(index, w.term, data, Self{Origin: n.id, Epoch: n.epoch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (w *world) check(t *rapid.T) {
 		t.Fatalf("chains of two nodes differ")
 	}
 	infos, total := w.model.infos()
-	got := w.m.Queues("", "", 100)
+	got, _ := w.m.Queues(QueueFilter{MaxLen: -1}, "", 100)
 	for i := range got {
 		got[i].Bytes = 0 // the model does not count them, Check does
 	}

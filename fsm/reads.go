@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // QueueInfo is a queue as reads show it.
 type QueueInfo struct {
@@ -13,6 +10,11 @@ type QueueInfo struct {
 	Waiters                                                int
 	OldestReadyMs                                          int64 // enqueue time of the oldest ready job, 0 = none
 	Enqueued, Delivered, Acked, Failed, Expired, DeadTotal uint64
+	Config                                                 QueueConfig
+	Configured                                             bool
+	Version                                                uint64 // of Config; 0 = never configured
+	PausedIn, PausedOut                                    bool
+	PausedUntilMs                                          int64 // 0 = until changed
 }
 
 // JobInfo is a job as reads show it; State is one of "delayed", "ready",
@@ -25,6 +27,15 @@ type JobInfo struct {
 	DeadReason string
 	AtMostOnce bool
 	LastIndex  uint64
+
+	UniqueKey, DedupID string
+	Cancel             bool   // the holder is asked to stop
+	DeadMs             int64  // log time of death, 0 = not dead
+	SourceQueue        string // where it died, if dead_letter moved it
+	Redriven           uint32 // times
+	Nacks              uint32 // failures by nack; the other failures are leases that were over
+	JobLeaseMs         int64  // own default, 0 = the queue's
+	HeldMs             int64  // length of the last lease
 }
 
 // Position is the index and the term of the last applied entry, and the log
@@ -150,21 +161,6 @@ func (m *Machine) Queue(name string) (q QueueInfo, ok bool) {
 	return m.queueInfo(e), true
 }
 
-// Queues returns up to limit queues with names after cursor, in name order.
-func (m *Machine) Queues(prefix, cursor string, limit int) []QueueInfo {
-	var all []QueueInfo
-	m.names.Ascend(max(prefix, cursor), func(name string, number uint32) bool {
-		if len(all) >= limit || !strings.HasPrefix(name, prefix) {
-			return false
-		}
-		if q := m.queueOf(number); q.made && (name > cursor || cursor == "") {
-			all = append(all, m.queueInfo(q))
-		}
-		return true
-	})
-	return all
-}
-
 // Totals sums over all queues; cheap (kept as running sums). The counts of what
 // happened (Enqueued to DeadTotal) never fall: they include queues that are
 // gone. Waiters include those of nodes that are away; OldestReadyMs is 0.
@@ -184,6 +180,10 @@ func (m *Machine) Job(k Key) (JobInfo, Code) {
 		}
 		return JobInfo{}, CodeJobGone
 	}
+	return m.jobInfo(q, it), CodeOK
+}
+
+func (m *Machine) jobInfo(q *queue, it jobItem) JobInfo {
 	info := JobInfo{
 		Delivered: it.delivered(q), State: stateNames[it.state],
 		AtMostOnce: it.flags&flagAtMostOnce != 0, LastIndex: it.lastIndex,
@@ -199,5 +199,6 @@ func (m *Machine) Job(k Key) (JobInfo, Code) {
 	if it.rare != nil {
 		info.DeadReason = reasonNames[it.rare.deadReason]
 	}
-	return info, CodeOK
+	info.JobLeaseMs, info.HeldMs = int64(it.leaseMs), int64(it.heldMs)
+	return info
 }

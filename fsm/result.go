@@ -30,6 +30,15 @@ const (
 	CodeDiskLimit     // not applied
 	CodeCommitTimeout // unknown
 	CodeNotFresh      // a read: this node's state is older than was asked for
+	CodeAborted       // Tx, atomic Enqueue: undone, or not tried, because something else of it failed
+	CodeNotUnique     // a job with the unique key is not done
+	CodeIdempotencyMismatch
+	CodeETagMismatch
+	CodeNotEnoughReplicas // not applied, or withdrawn
+	CodeFeatureLevel      // not applied: some member does not know this yet
+	CodeMemberExists
+	CodeMemberNotFound
+	CodeQuorumAtRisk // a member change that could cost the quorum
 	codeCount
 )
 
@@ -37,7 +46,8 @@ var codeNames = [codeCount]string{
 	"ok", "invalid_request", "invalid_option", "bad_job_id", "queue_not_found", "job_not_found",
 	"lease_lost", "job_gone", "too_late", "at_most_once", "queue_not_empty", "queue_full", "queue_paused",
 	"epoch_taken", "body_too_large", "no_leader", "overloaded", "leaving", "loading", "memory_limit", "disk_limit",
-	"commit_timeout", "not_fresh",
+	"commit_timeout", "not_fresh", "aborted", "not_unique", "idempotency_mismatch", "etag_mismatch", "not_enough_replicas",
+	"feature_level", "member_exists", "member_not_found", "quorum_at_risk",
 }
 
 // String returns the code's stable name.
@@ -82,26 +92,33 @@ type Position struct {
 // machine: bodies and strings are immutable, slices belong to the receiver.
 type Result struct {
 	Position Position
-	Fast     bool     // answered at the leader's append, not committed yet
 	Batch    BatchRef // Fast: to ask for its fate
 	Code     Code     // of the op as a whole; items have their own
+	Fast     bool     // answered at the leader's append, not committed yet
 	Parked   bool     // Dequeue: became a waiter, the answer follows as a Handout
-	Count    int      // DeleteQueue: jobs dropped
+	Replay   bool     // Keyed: nothing was applied, this is what the first one answered
+	More     bool     // Purge, Redrive, ReleaseConsumer: there are others, up to UpTo
+	Count    int      // DeleteQueue, Purge, Redrive, ReleaseConsumer: jobs dropped or moved
+	UpTo     uint64   // Purge, Redrive, ReleaseConsumer: the sequence that bounded this op
+	Version  uint64   // Configure: the new version of the configuration, at least 1
 	// Depends is the highest index at which anything that the op read, and whose
 	// loss would change its answer, was changed last. A fast answer needs it
 	// committed.
 	Depends uint64
-	Items   []ItemResult // Enqueue: a job each; Ack, Nack, Release, Extend, GiveBack: an item each
-	Jobs    []Delivered
+	Items   []ItemResult // an item each, or a job each of Enqueue
+	Jobs    []Delivered  // Dequeue
+	Parts   []Result     // Tx: an op each
 }
 
 // ItemResult is the outcome of one item, in request order.
 type ItemResult struct {
 	Code       Code
-	ID         ID    // the job's; of one that is not there only the key is known
 	Late       bool  // Ack: the lease was over, nobody else had the job
 	Already    bool  // Ack: acked before
-	Dead       bool  // Nack: that was the last failure
+	Dead       bool  // Nack, Reject: the job is dead
+	Duplicate  bool  // Enqueue: the dedup id was known; ID is the first job's
+	Cancel     bool  // Extend: the holder is asked to stop
+	ID         ID    // the job's; of one that is not there only the key is known. CodeNotUnique: of the job that has the key
 	LeaseUntil int64 // Extend: log ms
 }
 
@@ -121,6 +138,7 @@ type Delivered struct {
 	ExpiresMs  int64  // 0 = no TTL
 	Fence      uint64 // log index of the grant
 	LastError  string
+	Group      string
 }
 
 // Receipt is the proof of this hand-out.

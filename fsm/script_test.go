@@ -183,8 +183,13 @@ func (s *script) command(line string) string {
 	case "queues":
 		var out []string
 		o := s.options(args)
-		for _, q := range s.m.Queues(o.get("prefix", ""), o.get("cursor", ""), int(s.num(o.get("limit", "100")))) {
+		f := QueueFilter{Prefix: o.get("prefix", ""), MinLen: s.num(o.get("min", "0")), MaxLen: s.num(o.get("max", "-1"))}
+		list, next := s.m.Queues(f, o.get("cursor", ""), int(s.num(o.get("limit", "100"))))
+		for _, q := range list {
 			out = append(out, showQueue(q))
+		}
+		if next != "" {
+			out = append(out, "next "+next)
 		}
 		return strings.Join(out, "\n")
 	case "totals":
@@ -281,7 +286,7 @@ func (s *script) entry(h BatchHeader, ops []Op) string {
 		if n.id == h.Origin {
 			epoch = h.Epoch
 		}
-		a, err := m.Apply(m.Position().Index+1, 1, data, Self{n.id, epoch})
+		a, err := m.Apply(m.Position().Index+1, 1, data, Self{Origin: n.id, Epoch: epoch})
 		if err != nil {
 			s.t.Fatalf("%s: %v", s.at, err)
 		}

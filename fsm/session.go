@@ -15,6 +15,7 @@ type session struct {
 	away    bool   // its waiters are in no queue
 	waiters int
 	start   NodeStart
+	disk    uint8       // last Alarm: percent of the disk that was passed
 	past    []pastEpoch // oldest first, at most EpochsKept; never changed, replaced
 }
 

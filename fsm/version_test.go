@@ -157,7 +157,7 @@ func (v *versionMaker) batch(tb testing.TB, n *testNode, ops ...Op) {
 	if _, ok := first(ops).(*Enqueue); ok && v.random.Intn(6) == 0 {
 		data[BatchHeaderSize+1] |= FlagAnswered
 	}
-	v.apply(tb, data, Self{n.id, n.epoch})
+	v.apply(tb, data, Self{Origin: n.id, Epoch: n.epoch})
 }
 
 func (v *versionMaker) start(tb testing.TB, n *testNode) {
@@ -165,7 +165,7 @@ func (v *versionMaker) start(tb testing.TB, n *testNode) {
 	n.number, n.counter, n.request = 0, 0, 0
 	data := EncodeBatch(BatchHeader{Origin: n.id, Epoch: n.epoch, TimeMs: v.now},
 		&NodeStart{Client: "127.0.0.1:8080", Peer: "http://127.0.0.1:9080", Version: "v0.1", FeatureLevel: 1, MaxMemory: 1 << 30})
-	v.apply(tb, data, Self{n.id, n.epoch})
+	v.apply(tb, data, Self{Origin: n.id, Epoch: n.epoch})
 }
 
 func (v *versionMaker) job() NewJob {

@@ -30,6 +30,8 @@ type fields struct {
 	// views: strings and bytes are views of data, valid as long as data is and
 	// not to be kept. Otherwise they are copies.
 	views bool
+	// within is where the op within an op is decoded into; nil = a new one.
+	within *opSet
 }
 
 func (f *fields) fail() {
@@ -58,6 +60,15 @@ func (f *fields) uvarint() uint64 {
 func (f *fields) varint() int64 {
 	v := f.uvarint()
 	return int64(v>>1) ^ -int64(v&1)
+}
+
+// int32 reads a varint that must fit.
+func (f *fields) int32() int32 {
+	v := f.varint()
+	if int64(int32(v)) != v {
+		f.fail()
+	}
+	return int32(v)
 }
 
 // upTo reads a uvarint that is at most limit.

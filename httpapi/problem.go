@@ -43,6 +43,16 @@ var kinds = func() []kind {
 		fsm.CodeMemoryLimit:    {status: 507, title: "Memory is full", retryable: true, retryMs: 5000},
 		fsm.CodeDiskLimit:      {status: 507, title: "The disk is full", retryable: true, retryMs: 5000},
 		fsm.CodeCommitTimeout:  {status: 504, title: "It is unknown whether the request was applied", retryable: true, retryMs: 1000},
+
+		fsm.CodeAborted:             {status: 409, title: "Nothing was done: another part of the request failed"},
+		fsm.CodeNotUnique:           {status: 409, title: "A job with this unique key is not done yet"},
+		fsm.CodeIdempotencyMismatch: {status: 422, title: "The idempotency key was used for another request"},
+		fsm.CodeETagMismatch:        {status: 412, title: "The configuration has changed"},
+		fsm.CodeNotEnoughReplicas:   {status: 503, title: "Not enough nodes have a copy", retryable: true, retryMs: 1000},
+		fsm.CodeFeatureLevel:        {status: 503, title: "A member of the cluster is too old for this", retryable: true, retryMs: 5000},
+		fsm.CodeMemberExists:        {status: 409, title: "The cluster has such a member"},
+		fsm.CodeMemberNotFound:      {status: 404, title: "The cluster has no such member"},
+		fsm.CodeQuorumAtRisk:        {status: 409, title: "The change could cost the cluster its majority"},
 	}
 	for c := range t {
 		t[c].code = fsm.Code(c).String()

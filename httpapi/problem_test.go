@@ -16,6 +16,8 @@ func TestEveryCode(t *testing.T) {
 		"lease_lost": 409, "queue_paused": 409, "too_late": 409, "at_most_once": 409, "job_gone": 410, "body_too_large": 413,
 		"queue_full": 429, "no_leader": 503, "leaving": 503, "loading": 503, "not_fresh": 503, "overloaded": 503, "commit_timeout": 504,
 		"memory_limit": 507, "disk_limit": 507, "queue_not_empty": 409, "epoch_taken": 500,
+		"aborted": 409, "not_unique": 409, "idempotency_mismatch": 422, "etag_mismatch": 412, "not_enough_replicas": 503,
+		"feature_level": 503, "member_exists": 409, "member_not_found": 404, "quorum_at_risk": 409,
 	}
 	for _, code := range fsm.Codes() {
 		if code == fsm.CodeOK {

@@ -55,11 +55,11 @@ func (c *call) listQueues() error {
 	}
 	prefix, cursor := c.opts.prefix, c.opts.cursor
 	var list []fsm.QueueInfo
-	if err := c.read(func(m *fsm.Machine) { list = m.Queues(prefix, cursor, limit+1) }); err != nil {
+	var next string
+	filter := fsm.QueueFilter{Prefix: prefix, MaxLen: -1}
+	if err := c.read(func(m *fsm.Machine) { list, next = m.Queues(filter, cursor, limit) }); err != nil {
 		return err
 	}
-	more := len(list) > limit
-	list = list[:min(limit, len(list))]
 	b := append(c.out[:0], `{"queues":[`...)
 	for i := range list {
 		if i > 0 {
@@ -68,16 +68,16 @@ func (c *call) listQueues() error {
 		b = appendQueue(b, &list[i], c.nowMs)
 	}
 	b = append(b, ']')
-	if more {
+	if next != "" {
 		b = append(b, `,"next_cursor":"`...)
-		b = base64.RawURLEncoding.AppendEncode(b, stringBytes(list[limit-1].Queue))
+		b = base64.RawURLEncoding.AppendEncode(b, stringBytes(next))
 		b = append(b, '"')
 	}
 	c.out = append(b, "}\n"...)
 	return c.answer(200, typeJSON)
 }
 
-// parseCursor reads what listQueues wrote: the last name it showed.
+// parseCursor reads what listQueues wrote: the last name it looked at.
 func parseCursor(b []byte) (string, error) {
 	name, err := base64.RawURLEncoding.DecodeString(string(b))
 	if err != nil || len(name) > fsm.NameMax {

@@ -136,14 +136,18 @@ func (s *stats) collectJobs(ch chan<- prometheus.Metric) {
 	cursor := ""
 	for seen := 0; seen < jobsGaugeScan; seen += jobsGaugePage {
 		var page []fsm.QueueInfo
-		_, err := s.replica.Read(weakly, func(m *fsm.Machine) { page = m.Queues("", cursor, jobsGaugePage) })
-		if err != nil || len(page) == 0 {
+		_, err := s.replica.Read(weakly, func(m *fsm.Machine) {
+			page, cursor = m.Queues(fsm.QueueFilter{MaxLen: -1}, cursor, jobsGaugePage)
+		})
+		if err != nil {
 			break
 		}
-		cursor = page[len(page)-1].Queue
 		top = append(top, page...)
 		slices.SortStableFunc(top, func(a, b fsm.QueueInfo) int { return jobsOf(&b) - jobsOf(&a) })
 		top = top[:min(len(top), jobsGaugeQueues)]
+		if cursor == "" {
+			break
+		}
 	}
 	rest := total
 	for i := range top {

@@ -142,7 +142,7 @@ func boot(cfg Config) (_ *booted, err error) {
 		id: self.Node, name: cfg.Name,
 		tickNs: int64(cfg.Tick), heartbeatNs: int64(cfg.Heartbeat), electionNs: int64(cfg.ElectionTimeout),
 		epoch: counter<<32 | uint64(random32()), random32: random32,
-		start:   fsm.NodeStart{Client: cfg.AdvertiseClient, Peer: cfg.AdvertisePeer, Version: cfg.Version, FeatureLevel: featureLevel, MaxMemory: cfg.MaxMemory},
+		start:   fsm.NodeStart{Client: cfg.AdvertiseClient, Peer: cfg.AdvertisePeer, Version: cfg.Version, FeatureLevel: fsm.FeatureLevel, MaxMemory: cfg.MaxMemory},
 		version: cfg.Version, machine: machine, conf: conf, storage: b.storage,
 		base:      base,
 		snapBytes: cfg.SnapshotBytes, snapEntries: cfg.SnapshotEntries,
@@ -153,10 +153,6 @@ func boot(cfg Config) (_ *booted, err error) {
 	}
 	return b, nil
 }
-
-// featureLevel is what this build can do; a feature is used only when every
-// member has reported its level.
-const featureLevel = 1
 
 // bootBase says when the last stamped entry of the log was written: from the
 // note if it covers that entry in this boot, else now (late, never early).

@@ -38,16 +38,22 @@ func (c *core) answerFast(a *fsm.Applied) {
 // standsFast tells whether a result may be answered before its entry commits,
 // and how the op is marked when it is proposed again.
 func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
-	if res.Code != fsm.CodeOK || res.Parked || res.Depends > c.confirmed.Index {
+	if res.Code != fsm.CodeOK || res.Parked || res.Replay || res.Depends > c.confirmed.Index {
 		return 0, false
 	}
 	for i := range res.Items {
-		if it := &res.Items[i]; it.Code != fsm.CodeOK || it.Already || it.Late {
+		if it := &res.Items[i]; it.Code != fsm.CodeOK || it.Already || it.Late || it.Duplicate {
 			return 0, false
 		}
 	}
-	switch op.(type) {
+	if keyed, ok := op.(*fsm.Keyed); ok {
+		op = keyed.Op // the result and the mark are its
+	}
+	switch op := op.(type) {
 	case *fsm.Enqueue:
+		if op.Atomic {
+			return 0, false
+		}
 		return fsm.FlagAnswered, true
 	case *fsm.Dequeue:
 		for i := range res.Jobs {
@@ -56,7 +62,7 @@ func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
 			}
 		}
 		return fsm.FlagVoid, len(res.Jobs) > 0
-	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Extend:
+	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Reject, *fsm.Extend, *fsm.Settle:
 		return 0, true
 	}
 	return 0, false

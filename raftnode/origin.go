@@ -235,14 +235,15 @@ func (c *core) closeBatch() *batch {
 // numberOp gives ids to new jobs and a number to a dequeue.
 func (c *core) numberOp(r *request) {
 	o := &c.origin
-	switch op := r.op.(type) {
-	case *fsm.Enqueue:
-		op.First = o.counter
-		o.counter += uint64(len(op.Jobs))
-	case *fsm.Dequeue:
+	if op, ok := r.op.(*fsm.Dequeue); ok {
 		o.requests++
 		op.Request, r.number = o.requests, o.requests
+		return
 	}
+	fsm.EachEnqueue(r.op, func(op *fsm.Enqueue) {
+		op.First = o.counter
+		o.counter += uint64(len(op.Jobs))
+	})
 }
 
 // launch sends a new batch for the first time.

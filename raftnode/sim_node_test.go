@@ -96,7 +96,7 @@ func (n *simNode) start() {
 	cfg := coreConfig{
 		id: n.id, name: n.name, tickNs: simTick, heartbeatNs: w.opt.heartbeat, electionNs: w.opt.election,
 		epoch: n.disk.boots<<32 | uint64(random32()), random32: random32,
-		start: fsm.NodeStart{Client: n.name + ":80", Peer: "http://" + n.name, Version: "sim", FeatureLevel: featureLevel}, version: "sim",
+		start: fsm.NodeStart{Client: n.name + ":80", Peer: "http://" + n.name, Version: "sim", FeatureLevel: fsm.FeatureLevel}, version: "sim",
 		machine: machine, conf: st.Marker.ConfState, storage: n.storage, base: base,
 		snapBytes: 64 << 20, snapEntries: w.opt.snapEntries, now: now,
 		log: w.log.Named(n.name),
