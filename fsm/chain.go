@@ -15,14 +15,15 @@ const chainVersion = 1
 // The outcome of an entry is a string of these, in the order in which things
 // happened.
 const (
-	noteTimer  = 1 // kind and sequence, key
-	noteOp     = 2 // code
-	noteItem   = 3 // code, flags
-	noteGrant  = 4 // key, grant number
-	noteWaiter = 5 // sequence of the waiter served
-	noteReap   = 6 // jobs reaped
-	noteFilter = 7 // the sessions took the batch out
-	noteEnd    = 8 // machine time
+	noteTimer  = 1  // kind and sequence, key
+	noteOp     = 2  // code
+	noteItem   = 3  // code, flags
+	noteGrant  = 4  // key, grant number
+	noteWaiter = 5  // sequence of the waiter served
+	noteReap   = 6  // jobs reaped
+	noteFilter = 7  // the sessions took the batch out
+	noteEnd    = 8  // machine time
+	noteAppend = 20 // offset of the first message
 )
 
 func chainGenesis() uint64 {

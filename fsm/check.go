@@ -11,6 +11,7 @@ func (m *Machine) Check() error {
 	c.bytes = int64(m.tombOrder.Len()) * tombstoneCost
 	c.checkQueues()
 	c.checkJobs()
+	c.checkTopics()
 	c.checkWaiters()
 	c.checkSums()
 	c.checkTombs()

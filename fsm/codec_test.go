@@ -63,6 +63,12 @@ func sampleOps() []Op {
 		&Dequeue{Request: 9, Queues: []string{"a"}, AttemptID: "again"},
 		&Configure{Queue: "a", Fields: FieldDeadLetter | FieldBackoff, Config: QueueConfig{DeadLetter: "d", BackoffMinMs: 1, BackoffMaxMs: 2}},
 		&Keyed{Key: "enqueue a 1", Digest: [16]byte{15: 1}, Op: &DeleteQueue{Queue: "a"}},
+		&Append{Topic: "t", Messages: []NewMessage{{}, {Body: []byte("b"), Headers: []Header{{"a", "1"}, {"b", ""}}}}},
+		&ConfigureTopic{Topic: "t", Config: TopicConfig{MaxCount: 5, MaxBytes: 1 << 40, MaxAgeMs: 7, Consistency: 2}, Fields: AllTopicFields, IfMatch: 9, Create: true},
+		&DeleteTopic{Topic: "t"},
+		&PurgeTopic{Topic: "t", Before: 1<<64 - 1},
+		&SetCursor{Topic: "t", Cursor: "c", Offset: 5, IfMatch: 1, Create: true, Delete: true},
+		&Tx{Ops: []Op{&Append{Topic: "t", Messages: []NewMessage{{Body: []byte("b")}}}, &SetCursor{Topic: "t", Cursor: "c"}}},
 	}
 }
 
@@ -101,6 +107,12 @@ func TestBatchBytes(t *testing.T) {
 		"05 00 0000000e 090101610000000005616761696e",
 		"19 00 00000009 016100005001640204",
 		"10 00 00000025 0b656e717565756520612031000000000000000000000000000000010c0000000003016100",
+		"1c 00 0000000f 017402000002016101310162000162",
+		"1d 00 0000000e 01740f0580808080802007020901",
+		"1e 00 00000002 0174",
+		"1f 00 0000000c 0174ffffffffffffffffff01",
+		"20 00 00000007 01740163050103",
+		"0f 00 0000001a 021c000000000601740100016220000000000701740163000000",
 	}
 	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
 	const header = "01 00 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005"

@@ -87,6 +87,16 @@ func newOp(k Kind) Op {
 		return new(ReleaseConsumer)
 	case KindAlarm:
 		return new(Alarm)
+	case KindAppend:
+		return new(Append)
+	case KindConfigureTopic:
+		return new(ConfigureTopic)
+	case KindDeleteTopic:
+		return new(DeleteTopic)
+	case KindPurgeTopic:
+		return new(PurgeTopic)
+	case KindSetCursor:
+		return new(SetCursor)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package fsm is the deterministic machine of raftq: queues, jobs, leases,
-// waiters, timers and sessions as a pure function of the log.
+// waiters, topics, timers and sessions as a pure function of the log.
 //
 // Batches go in by Machine.Apply, one per log entry, and come out as results
 // for the node that sent them. The package also owns the wire form of batches

@@ -26,10 +26,12 @@ const (
 	DeadTTLMs          = 14 * 86400_000
 	QueueIdleMs        = 5 * 60_000
 	TombstonesMax      = 100_000
-	TimersPerEntry     = 10_000 // timers fired and jobs reaped by one entry
-	EpochsKept         = 32     // past epochs of a session, for fate
-	SweepMax           = 10_000 // jobs of one purge, redrive or release of a consumer
-	ScanMax            = 10_000 // jobs or queues that one page of a read looks at
+	TimersPerEntry     = 10_000  // timers fired and jobs reaped by one entry
+	EpochsKept         = 32      // past epochs of a session, for fate
+	CursorsMax         = 1000    // cursors of a topic
+	TopicBytesDefault  = 1 << 30 // that a topic keeps when its configuration says nothing
+	SweepMax           = 10_000  // jobs of one purge, redrive or release of a consumer
+	ScanMax            = 10_000  // jobs or queues that one page of a read looks at
 
 	DedupTTLMs    = 5 * 60_000 // of a dedup id that says nothing
 	DedupTTLMinMs = 1000

@@ -39,6 +39,10 @@ type Machine struct {
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
 
+	topics     btree.Map[uint32, *topic]
+	topicNames btree.Map[string, uint32]
+	topicBytes int64 // of all messages, with their costs
+
 	// Limits; other than the constants in tests only.
 	timersMax  int // TimersPerEntry
 	tombsMax   int // TombstonesMax
@@ -62,6 +66,7 @@ type Member struct {
 type Self struct {
 	Origin, Epoch uint64
 	Watched       map[Key]int
+	Topics        map[string]int // whose growth it waits for (Applied.Grown)
 }
 
 // Applied is what one entry did, as far as its replica must know.
@@ -74,6 +79,7 @@ type Applied struct {
 	Handouts []Handout   // jobs for parked requests of Self (from any entry)
 	Fired    int         // timers
 	Ended    []Key       // of Self.Watched: jobs that are acked, deleted, expired or dead since
+	Grown    []string    // of Self.Topics: topics that got messages
 }
 
 // SessionInfo is what the machine knows of a node's current epoch.
@@ -142,6 +148,7 @@ func (m *Machine) Copy() *Machine {
 		passive:   *m.passive.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
+		topics:    *m.topics.IsoCopy(), topicNames: *m.topicNames.IsoCopy(), topicBytes: m.topicBytes,
 		timersMax: m.timersMax, tombsMax: m.tombsMax, handOutMax: m.handOutMax,
 	}
 	return c
@@ -278,6 +285,16 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 		return m.settle(op.Items, giveBackItem)
 	case *DeleteQueue:
 		return m.deleteQueue(op)
+	case *Append:
+		return m.appendMessages(op)
+	case *ConfigureTopic:
+		return m.configureTopic(op)
+	case *DeleteTopic:
+		return m.deleteTopic(op)
+	case *PurgeTopic:
+		return m.purgeTopic(op)
+	case *SetCursor:
+		return m.setCursor(op)
 	case *Reject, *Settle, *Tx, *Keyed, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
 		*Configure, *ReleaseConsumer, *Alarm:
 		return CodeInvalidRequest // known to the codec, and refused by this machine

@@ -29,7 +29,7 @@ type SettleItem struct {
 type Settle struct{ Items []SettleItem }
 
 // Tx applies its ops all or none. Allowed are Ack, Nack, Release, Reject,
-// Extend, Settle and Enqueue, at most BatchItemsMax of them.
+// Extend, Settle, Enqueue, Append and SetCursor, at most BatchItemsMax of them.
 //
 // Result.Parts has a result for each op. When one of them would not have
 // succeeded as a whole, Result.Code is CodeAborted and nothing has changed: the
@@ -57,7 +57,7 @@ type Keyed struct {
 // InTx tells whether a Tx may hold ops of a kind.
 func InTx(k Kind) bool {
 	switch k {
-	case KindEnqueue, KindAck, KindNack, KindRelease, KindReject, KindExtend, KindSettle:
+	case KindEnqueue, KindAck, KindNack, KindRelease, KindReject, KindExtend, KindSettle, KindAppend, KindSetCursor:
 		return true
 	}
 	return false
@@ -68,7 +68,7 @@ func InTx(k Kind) bool {
 func InKeyed(k Kind) bool {
 	switch k {
 	case KindTx, KindRequeue, KindHold, KindCancel, KindDeleteJobs, KindPurge, KindRedrive, KindPause, KindConfigure,
-		KindReleaseConsumer, KindDeleteQueue:
+		KindReleaseConsumer, KindDeleteQueue, KindConfigureTopic, KindDeleteTopic, KindPurgeTopic:
 		return true
 	}
 	return InTx(k)

@@ -34,11 +34,17 @@ const (
 	KindReleaseConsumer Kind = 26 // give back all that a consumer holds
 	KindAlarm           Kind = 27 // the own node's disk
 
-	kindEnd Kind = 28
+	KindAppend         Kind = 28 // messages at a topic's end
+	KindConfigureTopic Kind = 29
+	KindDeleteTopic    Kind = 30
+	KindPurgeTopic     Kind = 31
+	KindSetCursor      Kind = 32 // a consumer's position in a topic
+
+	kindEnd Kind = 33
 )
 
 // Op is one command of a batch: what one request asks for. The concrete types
-// are the pointer types of op.go, nested.go and manage.go. An Op belongs to its maker until it is
+// are the pointer types of op.go, nested.go, manage.go and topicop.go. An Op belongs to its maker until it is
 // handed to a replica, and is read-only from then on (it may be encoded again).
 type Op interface {
 	Kind() Kind

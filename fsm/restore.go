@@ -135,6 +135,12 @@ func (d *decoder) records(section byte) error {
 			err = d.waiter(f)
 		case sectionTombs:
 			err = d.tomb(f)
+		case sectionTopics:
+			err = d.topic(f)
+		case sectionSegments:
+			err = d.segment(f)
+		case sectionCursors:
+			err = d.cursor(f)
 		default:
 			return fmt.Errorf("section %d: %w", section, ErrNewer)
 		}
@@ -406,6 +412,9 @@ func (d *decoder) finish() error {
 	slices.SortFunc(d.timers, func(a, b timer) int {
 		return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.ord, b.ord))
 	})
+	if err := d.finishTopics(); err != nil {
+		return err
+	}
 	for _, t := range d.timers {
 		m.forcing.Load(t)
 	}

@@ -39,6 +39,8 @@ const (
 	CodeMemberExists
 	CodeMemberNotFound
 	CodeQuorumAtRisk // a member change that could cost the quorum
+	CodeTopicNotFound
+	CodeOffsetTrimmed // a read before the oldest message that is kept
 	codeCount
 )
 
@@ -48,6 +50,7 @@ var codeNames = [codeCount]string{
 	"epoch_taken", "body_too_large", "no_leader", "overloaded", "leaving", "loading", "memory_limit", "disk_limit",
 	"commit_timeout", "not_fresh", "aborted", "not_unique", "idempotency_mismatch", "etag_mismatch", "not_enough_replicas",
 	"feature_level", "member_exists", "member_not_found", "quorum_at_risk",
+	"topic_not_found", "offset_trimmed",
 }
 
 // String returns the code's stable name.
@@ -98,9 +101,10 @@ type Result struct {
 	Parked   bool     // Dequeue: became a waiter, the answer follows as a Handout
 	Replay   bool     // Keyed: nothing was applied, this is what the first one answered
 	More     bool     // Purge, Redrive, ReleaseConsumer: there are others, up to UpTo
-	Count    int      // DeleteQueue, Purge, Redrive, ReleaseConsumer: jobs dropped or moved
+	Count    int      // Append: messages; DeleteTopic, PurgeTopic: messages dropped; DeleteQueue, Purge, Redrive, ReleaseConsumer: jobs dropped or moved
 	UpTo     uint64   // Purge, Redrive, ReleaseConsumer: the sequence that bounded this op
-	Version  uint64   // Configure: the new version of the configuration, at least 1
+	Offset   uint64   // Append: of the first message; not known before the commit
+	Version  uint64   // Configure, ConfigureTopic, SetCursor: the new version of the configuration, at least 1
 	// Depends is the highest index at which anything that the op read, and whose
 	// loss would change its answer, was changed last. A fast answer needs it
 	// committed.

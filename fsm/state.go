@@ -21,14 +21,17 @@ const (
 	stateMagic   = "raftqfsm"
 	stateVersion = 2 // the newest that this build writes and reads
 
-	sectionMachine = 1
-	sectionMembers = 2
-	sectionSession = 3
-	sectionQueues  = 4
-	sectionJobs    = 5
-	sectionWaiters = 6
-	sectionTombs   = 7
-	sectionEnd     = 255
+	sectionMachine  = 1
+	sectionMembers  = 2
+	sectionSession  = 3
+	sectionQueues   = 4
+	sectionJobs     = 5
+	sectionWaiters  = 6
+	sectionTombs    = 7
+	sectionTopics   = 20
+	sectionSegments = 21
+	sectionCursors  = 22
+	sectionEnd      = 255
 
 	blockHeader = 5        // length u32 of the records, section u8
 	blockBytes  = 64 << 10 // a block is closed when it has that many
@@ -138,6 +141,7 @@ func (m *Machine) Encode(w io.Writer) error {
 		e.done()
 		return e.err == nil
 	})
+	m.encodeTopics(e)
 	e.open(sectionEnd)
 	e.u64(e.digest.Sum64())
 	e.close()

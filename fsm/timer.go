@@ -6,12 +6,13 @@ import "fmt"
 type timerKind uint8
 
 const (
-	timerDelay  timerKind = 1 // a delayed job becomes ready
-	timerLease  timerKind = 2 // a lease is over
-	timerTTL    timerKind = 3 // a job reached its TTL
-	timerDead   timerKind = 4 // a dead job goes
-	timerWaiter timerKind = 5 // a waiter gives up
-	timerIdle   timerKind = 6 // an empty queue goes
+	timerDelay  timerKind = 1  // a delayed job becomes ready
+	timerLease  timerKind = 2  // a lease is over
+	timerTTL    timerKind = 3  // a job reached its TTL
+	timerDead   timerKind = 4  // a dead job goes
+	timerWaiter timerKind = 5  // a waiter gives up
+	timerIdle   timerKind = 6  // an empty queue goes
+	timerTopic  timerKind = 15 // messages grow too old; forces an entry
 )
 
 // timer fires at ms. The first four kinds force an entry and live in
@@ -78,6 +79,10 @@ func (m *Machine) fire(t timer) {
 	case timerIdle:
 		m.passive.Delete(t)
 		m.idleOver(m.ownQueue(m.queueOf(uint32(t.ord))))
+		return
+	case timerTopic:
+		m.forcing.Delete(t)
+		m.topicTimer(m.ownTopic(m.topicOf(uint32(t.ord))))
 		return
 	}
 	it, _ := m.jobs.Get(jobItem{key: t.key})

@@ -53,6 +53,8 @@ var kinds = func() []kind {
 		fsm.CodeMemberExists:        {status: 409, title: "The cluster has such a member"},
 		fsm.CodeMemberNotFound:      {status: 404, title: "The cluster has no such member"},
 		fsm.CodeQuorumAtRisk:        {status: 409, title: "The change could cost the cluster its majority"},
+		fsm.CodeTopicNotFound:       {status: 404, title: "There is no such topic"},
+		fsm.CodeOffsetTrimmed:       {status: 410, title: "Messages at this offset are not kept any more"},
 	}
 	for c := range t {
 		t[c].code = fsm.Code(c).String()
