@@ -15,6 +15,7 @@ func (m *Machine) Check() error {
 	c.checkWaiters()
 	c.checkSums()
 	c.checkTombs()
+	c.checkMembers()
 	if len(c.errs) > 20 {
 		c.errs = append(c.errs[:20], errors.New("and more"))
 	}
@@ -195,4 +196,14 @@ func (c *checker) checkTombs() {
 		c.want(ok && k == t.key && t.ord <= m.tombNumber && (t.kind == tombAcked || t.kind == tombExpired), "tombstone %+v", t)
 		return true
 	})
+}
+
+func (c *checker) checkMembers() {
+	m := c.m
+	for i, e := range m.members {
+		c.want(i == 0 || m.members[i-1].ID < e.ID, "member %x after %x", e.ID, m.members[max(i, 1)-1].ID)
+		c.want(!m.Removed(e.ID), "member %x was removed", e.ID)
+		c.want(m.version >= 2 || !e.Standby && e.Join == 0, "member %+v in a state of version %d", e, m.version)
+	}
+	c.want(m.version >= 2 || len(m.removed) == 0, "%d removed members in a state of version %d", len(m.removed), m.version)
 }

@@ -69,6 +69,8 @@ func sampleOps() []Op {
 		&PurgeTopic{Topic: "t", Before: 1<<64 - 1},
 		&SetCursor{Topic: "t", Cursor: "c", Offset: 5, IfMatch: 1, Create: true, Delete: true},
 		&Tx{Ops: []Op{&Append{Topic: "t", Messages: []NewMessage{{Body: []byte("b")}}}, &SetCursor{Topic: "t", Cursor: "c"}}},
+		&MemberChange{MemberAdd, Member{ID: 1 << 63, Name: "n4", Peer: "http://h:9080", Learner: true, Standby: true, Join: 7}},
+		&MemberChange{MemberRemove, Member{ID: 5}},
 	}
 }
 
@@ -113,6 +115,8 @@ func TestBatchBytes(t *testing.T) {
 		"1f 00 0000000c 0174ffffffffffffffffff01",
 		"20 00 00000007 01740163050103",
 		"0f 00 0000001a 021c000000000601740100016220000000000701740163000000",
+		"21 00 00000023 01 8000000000000000 07 026e34 0d687474703a2f2f683a39303830 0000000000000007",
+		"21 00 0000000c 03 0000000000000005 00 00 00",
 	}
 	h := BatchHeader{Origin: 1, Epoch: 2, Number: 3, Term: 4, TimeMs: 5}
 	const header = "01 00 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005"

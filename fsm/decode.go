@@ -97,6 +97,8 @@ func newOp(k Kind) Op {
 		return new(PurgeTopic)
 	case KindSetCursor:
 		return new(SetCursor)
+	case KindMember:
+		return new(MemberChange)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ package fsm
 //
 //	1  jobs, leases, waiters, sessions
 //	2  configuration and pauses, groups, keys, transactions, dead letters,
-//	   management of jobs, topics
+//	   management of jobs, topics, changes of the members
 const FeatureLevel = 2
 
 // LevelOf is the feature level that an op needs.

@@ -19,9 +19,10 @@ type Machine struct {
 	queueNumber uint32 // last given to a queue
 	tombNumber  uint64 // last given to a tombstone
 	bytes       int64
-	totals      counters // over all queues that are not doomed
-	members     []Member // sorted by id; never changed
-	version     uint8    // format version of the state: see need
+	totals      counters        // over all queues that are not doomed
+	members     []Member        // sorted by id; never changed, replaced
+	removed     []removedMember // in the order in which they went; never changed, replaced
+	version     uint8           // format version of the state: see need
 
 	// stamp marks the jobs, queues and sessions that this machine may change.
 	// No other machine has it; Copy gives a new one to both.
@@ -51,14 +52,6 @@ type Machine struct {
 	run run // scratch of Apply; nothing in it outlives an entry
 }
 
-// Member is a line of the replicated member table.
-type Member struct {
-	ID      uint64
-	Name    string
-	Peer    string // peer URL
-	Learner bool
-}
-
 // Self says whose results Apply shall build: those of batches of this origin
 // and epoch, and of its parked requests. Watched are the jobs whose end it waits
 // for (Applied.Ended), with how many wait for each; Apply only reads it, and it
@@ -80,6 +73,7 @@ type Applied struct {
 	Fired    int         // timers
 	Ended    []Key       // of Self.Watched: jobs that are acked, deleted, expired or dead since
 	Grown    []string    // of Self.Topics: topics that got messages
+	Members  []Member    // the member table, when the entry has changed it; read-only
 }
 
 // SessionInfo is what the machine knows of a node's current epoch.
@@ -136,7 +130,7 @@ func (m *Machine) Copy() *Machine {
 	m.stamp = lastStamp.Add(1)
 	c := &Machine{
 		index: m.index, term: m.term, now: m.now, chain: m.chain, seq: m.seq, queueNumber: m.queueNumber,
-		tombNumber: m.tombNumber, bytes: m.bytes, totals: m.totals, members: m.members, version: m.version,
+		tombNumber: m.tombNumber, bytes: m.bytes, totals: m.totals, members: m.members, removed: m.removed, version: m.version,
 		stamp:     lastStamp.Add(1),
 		jobs:      *m.jobs.IsoCopy(),
 		names:     *m.names.IsoCopy(),
@@ -247,15 +241,15 @@ func (m *Machine) applyRaw(h BatchHeader, raw rawOp) (Code, error) {
 }
 
 // allowed tells whether a batch may hold ops of a kind: node starts are alone
-// in batches 0, node away in those of origin 0.
+// in batches 0, node away and changes of the members in those of origin 0.
 func allowed(h BatchHeader, kind Kind) bool {
 	switch {
 	case h.Origin == 0:
-		return kind == KindNodeAway
+		return kind == KindNodeAway || kind == KindMember
 	case h.Number == 0:
 		return kind == KindNodeStart
 	}
-	return kind != KindNodeAway && kind != KindNodeStart
+	return kind != KindNodeAway && kind != KindNodeStart && kind != KindMember
 }
 
 // applyOp applies one op; its result, if wanted, is in the run.
@@ -295,6 +289,8 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 		return m.purgeTopic(op)
 	case *SetCursor:
 		return m.setCursor(op)
+	case *MemberChange:
+		return m.changeMember(op)
 	case *Reject, *Settle, *Tx, *Keyed, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
 		*Configure, *ReleaseConsumer, *Alarm:
 		return CodeInvalidRequest // known to the codec, and refused by this machine

@@ -9,7 +9,7 @@ import (
 // op runs one op of the naive model.
 func (m *model) op(h BatchHeader, op Op, r *Result) {
 	switch {
-	case h.Origin == 0 && op.Kind() != KindNodeAway, h.Origin != 0 && op.Kind() == KindNodeAway,
+	case h.Origin == 0 != (op.Kind() == KindNodeAway || op.Kind() == KindMember),
 		h.Origin != 0 && (h.Number == 0) != (op.Kind() == KindNodeStart):
 		r.Code = CodeInvalidRequest
 		return
@@ -67,6 +67,8 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 		}
 	case *DeleteQueue:
 		m.deleteQueue(op, r)
+	case *MemberChange:
+		r.Code = m.memberChange(op)
 	}
 }
 
@@ -82,7 +84,12 @@ func (m *model) sorted(node uint64) (list []*mWaiter) {
 
 func (m *model) epochUsed(epoch uint64) bool {
 	for _, s := range m.sessions {
-		if s.epoch == epoch || slices.Contains(s.past, epoch) {
+		if _, ok := m.fate(s.node, epoch); ok {
+			return true
+		}
+	}
+	for _, r := range m.removed {
+		if _, ok := m.fate(r.id, epoch); ok {
 			return true
 		}
 	}
@@ -107,11 +114,16 @@ func (m *model) nodeStart(h BatchHeader, op *NodeStart) Code {
 		for _, w := range m.sorted(h.Origin) {
 			m.unpark(w)
 		}
-		if s.past = append(s.past, s.epoch); len(s.past) > EpochsKept {
+		if s.past = append(s.past, pastEpoch{s.epoch, s.last}); len(s.past) > EpochsKept {
 			s.past = s.past[1:]
 		}
 	}
 	s.epoch, s.last, s.away, s.start = h.Epoch, 0, false, *op
+	if at := m.memberIndex(h.Origin); op.FeatureLevel >= 2 && op.Peer != "" && m.members[at].Peer != op.Peer {
+		table := slices.Clone(m.members)
+		table[at].Peer = op.Peer
+		m.table(table)
+	}
 	return CodeOK
 }
 

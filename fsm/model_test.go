@@ -19,6 +19,7 @@ type model struct {
 	sessions  []*mSession
 	tombs     []mTomb
 	members   []Member
+	removed   []mRemoved
 	gone      QueueInfo // what queues that are gone had counted
 	timersMax int
 	handMax   int
@@ -65,7 +66,7 @@ type mSession struct {
 	node, epoch, last uint64
 	away              bool
 	start             NodeStart
-	past              []uint64
+	past              []pastEpoch
 }
 
 type mTomb struct {

@@ -40,7 +40,9 @@ const (
 	KindPurgeTopic     Kind = 31
 	KindSetCursor      Kind = 32 // a consumer's position in a topic
 
-	kindEnd Kind = 33
+	KindMember Kind = 33 // leader: a change of the member table
+
+	kindEnd Kind = 34
 )
 
 // Op is one command of a batch: what one request asks for. The concrete types

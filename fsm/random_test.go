@@ -165,6 +165,24 @@ func (w *world) check(t *rapid.T) {
 			t.Fatalf("session %+v of a node that never started", s)
 		}
 	}
+	compare(t, "members", w.m.Members(), w.model.members)
+	var removed []uint64
+	for _, r := range w.model.removed {
+		removed = append(removed, r.id)
+	}
+	compare(t, "removed members", w.m.RemovedMembers(), removed)
+	for _, n := range w.nodes {
+		for counter := range n.epoch>>32 + 1 {
+			for random := range uint64(4) {
+				epoch := counter<<32 | random
+				got, gotOK := w.m.Fate(n.id, epoch)
+				want, wantOK := w.model.fate(n.id, epoch)
+				if got != want || gotOK != wantOK {
+					t.Fatalf("fate of epoch %x of %x: %d %v, want %d %v", epoch, n.id, got, gotOK, want, wantOK)
+				}
+			}
+		}
+	}
 	for _, c := range w.copies {
 		if h := c.m.Hash(); h != c.hash {
 			t.Fatalf("the copy at index %d changed", c.m.Position().Index)
@@ -299,6 +317,20 @@ func (w *world) op(t *rapid.T, n *testNode) Op {
 	return &DeleteQueue{rapid.SampledFrom(testQueues).Draw(t, "queue"), rapid.Bool().Draw(t, "force")}
 }
 
+// memberChange is mostly a change that can be made.
+func (w *world) memberChange(t *rapid.T) *MemberChange {
+	e := Member{
+		ID:      rapid.SampledFrom([]uint64{7 << 32, 9<<32 | 5, 11, 1<<63 | 2, 5, 0}).Draw(t, "id"),
+		Name:    rapid.SampledFrom([]string{"n1", "n3", "n4", "n5", "n6", ""}).Draw(t, "name"),
+		Peer:    rapid.SampledFrom([]string{"http://n3", "http://n4", ""}).Draw(t, "peer"),
+		Learner: rapid.IntRange(0, 9).Draw(t, "learner") > 0,
+		Standby: rapid.Bool().Draw(t, "standby"),
+		Join:    rapid.Uint64Range(0, 3).Draw(t, "join"),
+	}
+	verb := rapid.SampledFrom([]MemberVerb{MemberAdd, MemberAdd, MemberAdd, MemberPromote, MemberPromote, MemberClaim, MemberRemove}).Draw(t, "verb")
+	return &MemberChange{Verb: verb, Member: e}
+}
+
 // TestRandomEntries proves, on random logs, that every result and every read of
 // the machine is that of the naive model after each entry; that nodes which
 // copy, restore and look on as others have equal hashes and chains; and that
@@ -322,7 +354,7 @@ func TestRandomEntries(t *testing.T) {
 			n.epoch = 1 << 32
 			start(t, n)
 		}
-		node := rapid.SampledFrom(w.nodes)
+		node := rapid.Custom(func(t *rapid.T) *testNode { return rapid.SampledFrom(w.nodes).Draw(t, "node") })
 		batch := func(t *rapid.T) {
 			for range rapid.IntRange(1, 3).Draw(t, "batches") {
 				n := node.Draw(t, "node")
@@ -360,6 +392,14 @@ func TestRandomEntries(t *testing.T) {
 					ops = append(ops, &NodeAway{n.id, n.epoch})
 				}
 				w.apply(t, BatchHeader{TimeMs: w.time(t)}, ops, nil)
+			},
+			"members": func(t *rapid.T) {
+				op := w.memberChange(t)
+				w.apply(t, BatchHeader{TimeMs: w.time(t)}, []Op{op}, nil)
+				known := slices.ContainsFunc(w.nodes, func(n *testNode) bool { return n.id == op.Member.ID })
+				if _, ok := w.m.Member(op.Member.ID); ok && !known {
+					w.nodes = append(w.nodes, &testNode{id: op.Member.ID, epoch: 1 << 32})
+				}
 			},
 			"back": func(t *rapid.T) {
 				n := node.Draw(t, "node")

@@ -45,9 +45,6 @@ func (m *Machine) Position() Position { return Position{m.index, m.term, m.now} 
 // Chain is the running hash over entries, results and timers.
 func (m *Machine) Chain() uint64 { return m.chain }
 
-// Members returns the table, sorted by id.
-func (m *Machine) Members() []Member { return slices.Clone(m.members) }
-
 // Bytes is the machine's own count of what its state takes: equal on all nodes.
 func (m *Machine) Bytes() int64 { return m.bytes }
 

@@ -141,6 +141,8 @@ func (d *decoder) records(section byte) error {
 			err = d.segment(f)
 		case sectionCursors:
 			err = d.cursor(f)
+		case sectionRemoved:
+			err = d.removed(f)
 		default:
 			return fmt.Errorf("section %d: %w", section, ErrNewer)
 		}
@@ -182,12 +184,38 @@ func (d *decoder) machine(f *fields) error {
 }
 
 func (d *decoder) member(f *fields) error {
-	m := Member{ID: f.u64(), Learner: f.upTo(1) == 1, Name: string(f.raw(addressMax)), Peer: string(f.raw(addressMax))}
+	var m Member
+	f.views = false
+	newer := m.decode(f)
+	f.views = true
+	limit := byte(memberFlagsEnd)
+	if d.m.version < 2 {
+		limit = memberLearner << 1
+	}
+	if newer || m.flags() >= limit {
+		return fmt.Errorf("member flags %#x: %w", m.flags(), ErrNewer)
+	}
 	if n := len(d.m.members); n > 0 && d.m.members[n-1].ID >= m.ID {
 		return errState
 	}
 	d.m.members = append(d.m.members, m)
 	return nil
+}
+
+func (d *decoder) removed(f *fields) error {
+	r := removedMember{id: f.u64(), epochs: f.pastEpochs()}
+	if d.m.version < 2 || d.m.isMember(r.id) || d.m.Removed(r.id) || len(r.epochs) > EpochsKept+1 {
+		return errState
+	}
+	d.m.removed = append(d.m.removed, r)
+	return nil
+}
+
+func (f *fields) pastEpochs() (past []pastEpoch) {
+	for range f.count(2) {
+		past = append(past, pastEpoch{f.uvarint(), f.uvarint()})
+	}
+	return past
 }
 
 func (d *decoder) tomb(f *fields) error {
@@ -208,9 +236,7 @@ func (d *decoder) session(f *fields) error {
 	f.views = false
 	s.start.decode(f)
 	f.views = true
-	for range f.count(2) {
-		s.past = append(s.past, pastEpoch{f.uvarint(), f.uvarint()})
-	}
+	s.past = f.pastEpochs()
 	if last, _, some := d.m.sessions.Max(); some && s.node <= last || !d.m.isMember(s.node) || len(s.past) > EpochsKept {
 		return errState
 	}

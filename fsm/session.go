@@ -78,6 +78,9 @@ func (m *Machine) nodeStart(h BatchHeader, op *NodeStart) Code {
 	m.bytes += s.startBytes(op)
 	s.start = *op
 	s.start.Client, s.start.Peer, s.start.Version = strings.Clone(op.Client), strings.Clone(op.Peer), strings.Clone(op.Version)
+	if op.FeatureLevel >= 2 {
+		m.moveMember(h.Origin, s.start.Peer)
+	}
 	m.need(uint8(min(m.FeatureLevel(), stateVersion)))
 	return CodeOK
 }
@@ -107,10 +110,6 @@ func (m *Machine) FeatureLevel() uint32 {
 		return 0
 	}
 	return lowest
-}
-
-func (m *Machine) isMember(node uint64) bool {
-	return slices.ContainsFunc(m.members, func(e Member) bool { return e.ID == node })
 }
 
 // nodeAway takes the waiters of a session out of their queues; their places
@@ -146,6 +145,10 @@ func (m *Machine) EpochUsed(epoch uint64) bool {
 		used = s.epoch == epoch || slices.ContainsFunc(s.past, func(p pastEpoch) bool { return p.epoch == epoch })
 		return !used
 	})
+	m.removedEpochs(func(_ uint64, p pastEpoch) bool {
+		used = used || p.epoch == epoch
+		return !used
+	})
 	first := Key{Hi: epoch}
 	m.jobs.Ascend(jobItem{key: first}, func(it jobItem) bool {
 		used = used || it.key.Hi == epoch
@@ -163,7 +166,13 @@ func (m *Machine) EpochUsed(epoch uint64) bool {
 func (m *Machine) Fate(node, epoch uint64) (last uint64, ok bool) {
 	s, ok := m.sessions.Get(node)
 	if !ok {
-		return 0, false
+		m.removedEpochs(func(removed uint64, p pastEpoch) bool {
+			if removed == node && p.epoch == epoch {
+				last, ok = p.last, true
+			}
+			return !ok
+		})
+		return last, ok
 	}
 	if s.epoch == epoch {
 		return s.last, true

@@ -28,6 +28,7 @@ const (
 	sectionJobs     = 5
 	sectionWaiters  = 6
 	sectionTombs    = 7
+	sectionRemoved  = 16
 	sectionTopics   = 20
 	sectionSegments = 21
 	sectionCursors  = 22
@@ -105,11 +106,8 @@ func (m *Machine) Encode(w io.Writer) error {
 	e.open(sectionMachine)
 	m.encodeMachine(e)
 	e.open(sectionMembers)
-	for _, member := range m.members {
-		e.u64(member.ID)
-		e.u8(bit(member.Learner, 1))
-		e.text(member.Name)
-		e.text(member.Peer)
+	for i := range m.members {
+		e.buf = m.members[i].appendFields(e.buf)
 		e.done()
 	}
 	e.open(sectionSession)
@@ -141,6 +139,12 @@ func (m *Machine) Encode(w io.Writer) error {
 		e.done()
 		return e.err == nil
 	})
+	e.open(sectionRemoved)
+	for _, r := range m.removed {
+		e.u64(r.id)
+		e.pastEpochs(r.epochs)
+		e.done()
+	}
 	m.encodeTopics(e)
 	e.open(sectionEnd)
 	e.u64(e.digest.Sum64())
@@ -185,12 +189,16 @@ func (e *encoder) encodeSession(s *session) {
 	e.uvarint(s.last)
 	e.u8(bit(s.away, 1))
 	e.buf = s.start.appendFields(e.buf)
-	e.uvarint(uint64(len(s.past)))
-	for _, p := range s.past {
+	e.pastEpochs(s.past)
+	e.done()
+}
+
+func (e *encoder) pastEpochs(past []pastEpoch) {
+	e.uvarint(uint64(len(past)))
+	for _, p := range past {
 		e.uvarint(p.epoch)
 		e.uvarint(p.last)
 	}
-	e.done()
 }
 
 const (
