@@ -23,6 +23,7 @@ const (
 	noteReap   = 6  // jobs reaped
 	noteFilter = 7  // the sessions took the batch out
 	noteEnd    = 8  // machine time
+	noteKnown  = 9  // key of the job that a dedup id stands for
 	noteAppend = 20 // offset of the first message
 )
 
@@ -73,8 +74,13 @@ func (m *Machine) noteItem(r *ItemResult) {
 	if r.Dead {
 		flags |= 4
 	}
+	if r.Duplicate {
+		flags |= 8
+	}
 	m.run.outcome = append(m.run.outcome, noteItem, byte(r.Code), flags)
 }
+
+func (m *Machine) noteKey(k Key) { m.run.outcome = appendKey(append(m.run.outcome, noteKnown), k) }
 
 func (m *Machine) noteGrant(k Key, grant uint32) {
 	o := appendKey(append(m.run.outcome, noteGrant), k)

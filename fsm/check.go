@@ -9,12 +9,14 @@ import (
 func (m *Machine) Check() error {
 	c := &checker{m: m, queues: map[uint32]*counters{}, seqs: map[uint64]bool{}, waiters: map[uint64]int{}}
 	c.bytes = int64(m.tombOrder.Len()) * tombstoneCost
+	m.keys.Scan(func(k *queueKey) bool { c.bytes += k.bytes(); return true })
 	c.checkQueues()
 	c.checkJobs()
 	c.checkTopics()
 	c.checkWaiters()
 	c.checkSums()
 	c.checkTombs()
+	c.checkKeys()
 	c.checkMembers()
 	if len(c.errs) > 20 {
 		c.errs = append(c.errs[:20], errors.New("and more"))
@@ -32,6 +34,8 @@ type checker struct {
 	listed  int            // places of waiters in queues
 	forcing int            // timers
 	passive int
+	lapses  int
+	unique  int // jobs that have their unique key
 	bytes   int64
 	ready   int
 	rest    int
@@ -52,13 +56,13 @@ func (c *checker) checkQueues() {
 		c.want(q.stamp <= m.stamp, "queue %q has stamp %d of the future, machine %d", q.name, q.stamp, m.stamp)
 		c.want(q.ready.Len() == 0 || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
 		c.want(q.made || q.jobs() == 0, "queue %q was never made and has %d jobs", q.name, q.jobs())
-		c.want(q.made || q.waiters.Len() > 0, "queue %q has no reason to be", q.name)
+		c.want(q.made || q.waiters.Len() > 0 || q.dedups > 0, "queue %q has no reason to be", q.name)
 		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0, "queue %q is idle without a timer", q.name)
 		c.want(q.ready.Len() == q.states[stateReady], "queue %q: %d ready, counted %d", q.name, q.ready.Len(), q.states[stateReady])
 		if q.doomed {
 			doomed++
 			_, ok := m.doomed.Get(number)
-			c.want(ok && q.waiters.Len() == 0 && q.jobs() > 0 && q.timerMs == 0, "queue %q %d is badly doomed", q.name, number)
+			c.want(ok && q.waiters.Len() == 0 && q.jobs()+q.dedups > 0 && q.timerMs == 0, "queue %q %d is badly doomed", q.name, number)
 		} else {
 			named++
 			n, ok := m.names.Get(q.name)
@@ -115,6 +119,11 @@ func (c *checker) checkJobs() {
 			c.want(it.grant > 0 && it.deliveries > 0 && it.flags&flagTag != 0 && it.heldMs > 0, "job %v is leased without a grant", id)
 		}
 		c.want((it.state == stateDead) == (it.rare != nil && it.rare.deadReason != reasonNone), "job %v in state %s: dead reason", id, stateNames[it.state])
+		if it.flags&flagUnique != 0 {
+			k := m.keyOf(it.queue, keyUnique, it.uniqueKey())
+			c.want(k != nil && k.id == it.id(it.key) && it.state != stateDead, "job %v in state %s has not its unique key", id, stateNames[it.state])
+			c.unique++
+		}
 		n := c.queues[it.queue]
 		n.states[it.state]++
 		n.bytes += it.bytes()
@@ -186,6 +195,29 @@ func (c *checker) checkSums() {
 	})
 	c.want(sum.states == m.totals.states && sum.bytes == m.totals.bytes, "totals %v, %d bytes; counted %v, %d", m.totals.states, m.totals.bytes, sum.states, sum.bytes)
 	c.want(c.bytes == m.bytes, "%d bytes, counted %d", m.bytes, c.bytes)
+}
+
+func (c *checker) checkKeys() {
+	m := c.m
+	dedups := map[uint32]int{}
+	m.keys.Scan(func(k *queueKey) bool {
+		c.want(k.text != "" && len(k.text) <= KeyMax && k.index <= m.index, "key %+v", k)
+		if k.kind == keyDedup {
+			dedups[k.queue]++
+			_, timed := m.lapses.Get(k.lapse())
+			c.want(timed && k.untilMs > m.now, "dedup id %q of %d ms has no timer at %d", k.text, k.untilMs, m.now)
+			c.want(!c.seqs[k.seq] && k.seq > 0 && k.seq <= m.seq, "dedup id has sequence %d, the last is %d", k.seq, m.seq)
+			c.seqs[k.seq] = true
+			c.lapses++
+		}
+		return true
+	})
+	m.queues.Scan(func(number uint32, q *queue) bool {
+		c.want(q.dedups == dedups[number], "queue %q: %d dedup ids, counted %d", q.name, q.dedups, dedups[number])
+		return true
+	})
+	c.want(c.unique+c.lapses == m.keys.Len(), "%d keys, counted %d and %d", m.keys.Len(), c.unique, c.lapses)
+	c.want(c.lapses == m.lapses.Len(), "%d lapses, counted %d", m.lapses.Len(), c.lapses)
 }
 
 func (c *checker) checkTombs() {

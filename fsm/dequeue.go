@@ -121,6 +121,7 @@ func (it jobItem) delivered(q *queue) Delivered {
 	if it.rare != nil {
 		d.Headers = slices.Clone(it.rare.headers)
 		d.LastError = it.rare.lastError
+		d.Group = it.rare.getMore().group
 	}
 	return d
 }

@@ -17,7 +17,9 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 	for i := range op.Jobs {
 		var item ItemResult
 		item.ID.Key = Key{h.Epoch, op.First + uint64(i)}
-		m.enqueueJob(h, &op.Jobs[i], &item)
+		if n := &op.Jobs[i]; !n.keyed() || m.run.answered || !m.knownKey(n, &item) {
+			m.enqueueJob(h, n, &item)
+		}
 		m.noteItem(&item)
 		if r.result != nil {
 			r.result.Items = append(r.result.Items, item)
@@ -68,8 +70,8 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 	case n.AtMs > m.now:
 		dueMs = min(n.AtMs, m.now+DelayMaxMs)
 	}
-	if len(n.Headers) > 0 || n.MaxFailures != 0 {
-		m.setRare(q, j, rare{headers: cloneHeaders(n.Headers), maxFailures: n.MaxFailures})
+	if len(n.Headers) > 0 || n.MaxFailures != 0 || n.keyed() || n.Group != "" {
+		m.setRare(q, j, rare{headers: cloneHeaders(n.Headers), maxFailures: n.MaxFailures, more: n.more()})
 	}
 	m.addBytes(q, jobCost+int64(len(j.body)))
 	if j.expiresMs != 0 {
@@ -84,6 +86,9 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 		m.place(q, it, stateReady)
 	}
 	item.ID = j.id(it.key)
+	if n.keyed() {
+		m.takeKeys(q, it, n)
+	}
 }
 
 // cloneHeaders copies headers with all their text in one allocation.

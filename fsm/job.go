@@ -25,6 +25,8 @@ const (
 	// flagTag: tag is that of the last grant, and its holder did not settle it:
 	// the lease lives, or it ended by time alone. A late ack needs it.
 	flagTag
+	// flagUnique: the job has its unique key.
+	flagUnique
 	flagsEnd
 )
 
@@ -70,6 +72,15 @@ type rare struct {
 	lastError   string
 	maxFailures int32
 	deadReason  uint8
+	more        *more // nil when all is zero; never changed, replaced
+}
+
+// more holds what still fewer have. It is apart because the rare part is
+// replaced by each hand-out to a named consumer.
+type more struct {
+	group     string
+	dedupID   string
+	uniqueKey string
 }
 
 // Costs of Bytes, about what the heap takes: fixed, because they must be equal
@@ -77,6 +88,8 @@ type rare struct {
 const (
 	jobCost       = 272 // record, and a place in three trees and a timer
 	rareCost      = 64
+	moreCost      = 112
+	keyCost       = 160
 	headerCost    = 32
 	queueCost     = 640
 	waiterCost    = 320
@@ -92,7 +105,14 @@ func (r *rare) bytes() int64 {
 	for _, h := range r.headers {
 		n += headerCost + len(h.Name) + len(h.Value)
 	}
+	if e := r.more; e != nil {
+		n += moreCost + len(e.group) + len(e.dedupID) + len(e.uniqueKey)
+	}
 	return int64(n)
+}
+
+func (r *rare) zero() bool {
+	return r.headers == nil && r.consumer == "" && r.lastError == "" && r.maxFailures == 0 && r.deadReason == 0 && r.more == nil
 }
 
 func (j *job) bytes() int64 { return jobCost + int64(len(j.body)) + j.rare.bytes() }
@@ -103,6 +123,14 @@ func (j *job) getRare() rare {
 		return rare{}
 	}
 	return *j.rare
+}
+
+// getMore is as getRare.
+func (r *rare) getMore() more {
+	if r == nil || r.more == nil {
+		return more{}
+	}
+	return *r.more
 }
 
 // order is the job's place in its queue: priority, then sequence.
@@ -172,7 +200,7 @@ func (m *Machine) ownJob(it *jobItem) {
 func (m *Machine) setRare(q *queue, j *job, r rare) {
 	before := j.rare.bytes()
 	j.rare = nil
-	if r.headers != nil || r.consumer != "" || r.lastError != "" || r.maxFailures != 0 || r.deadReason != 0 {
+	if !r.zero() {
 		j.rare = &r
 	}
 	m.addBytes(q, j.rare.bytes()-before)
@@ -238,6 +266,7 @@ func (m *Machine) drop(q *queue, it jobItem) {
 	}
 	m.jobs.Delete(jobItem{key: it.key})
 	m.addBytes(q, -it.bytes())
+	m.freeUnique(q, it)
 }
 
 // fail counts a failure of an owned job whose lease ended; what becomes of it
@@ -257,6 +286,8 @@ func (m *Machine) bury(q *queue, it jobItem, reason uint8) {
 	m.setRare(q, it.job, r)
 	q.deadTotal++
 	m.totals.deadTotal++
+	m.freeUnique(q, it)
+	it.flags &^= flagUnique
 	m.move(q, it, stateDead, m.now+DeadTTLMs)
 }
 

@@ -37,6 +37,8 @@ type Machine struct {
 	// The timers of jobs force an entry, those of waiters and idle queues do not.
 	forcing   btree.BTreeG[timer]
 	passive   btree.BTreeG[timer]
+	lapses    btree.BTreeG[lapse]
+	keys      btree.BTreeG[*queueKey]
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
 
@@ -99,6 +101,8 @@ func empty() *Machine {
 		parked:  tree(parkedLess),
 		forcing: tree(timerLess),
 		passive: tree(timerLess),
+		lapses:  tree(lapseLess),
+		keys:    tree(keyLess),
 		tombs:   tree(tombLess),
 
 		timersMax:  TimersPerEntry,
@@ -140,6 +144,8 @@ func (m *Machine) Copy() *Machine {
 		parked:    *m.parked.IsoCopy(),
 		forcing:   *m.forcing.IsoCopy(),
 		passive:   *m.passive.IsoCopy(),
+		lapses:    *m.lapses.IsoCopy(),
+		keys:      *m.keys.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
 		topics:    *m.topics.IsoCopy(), topicNames: *m.topicNames.IsoCopy(), topicBytes: m.topicBytes,
@@ -225,6 +231,7 @@ func (m *Machine) applyRaw(h BatchHeader, raw rawOp) (Code, error) {
 	if raw.flags&FlagVoid != 0 {
 		return CodeOK, nil
 	}
+	m.run.answered = raw.flags&FlagAnswered != 0
 	op, err := m.run.ops.decode(raw, true)
 	if err != nil {
 		return 0, err

@@ -129,6 +129,12 @@ func (m *model) nodeStart(h BatchHeader, op *NodeStart) Code {
 
 func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 	for i, n := range op.Jobs {
+		if !m.answered {
+			if known := m.known(&n); known != nil {
+				r.Items = append(r.Items, *known)
+				continue
+			}
+		}
 		m.seq++
 		q := m.open(n.Queue)
 		q.made = true
@@ -137,7 +143,7 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 		j := &mJob{
 			key: Key{h.Epoch, op.First + uint64(i)}, queue: q, seq: m.seq, prio: n.Priority, state: "ready", amo: n.AtMostOnce,
 			enqueued: now, lease: n.LeaseMs, last: m.pos.Index, maxFails: n.MaxFailures, node: uint32(h.Origin >> 32),
-			body: string(n.Body), headers: n.Headers,
+			body: string(n.Body), headers: n.Headers, group: n.Group, dedup: n.DedupID, unique: n.UniqueKey,
 		}
 		ttl := n.TTLMs
 		if ttl == 0 && n.AtMostOnce {
@@ -151,10 +157,50 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 		} else if n.AtMs > now {
 			m.setDue(j, "delayed", n.AtMs)
 		}
+		j.hasUnique, j.uniqueAt = n.UniqueKey != "" && m.holderOf(q, n.UniqueKey) == nil, m.pos.Index
 		m.jobs = append(m.jobs, j)
 		r.Items = append(r.Items, ItemResult{ID: j.id()})
+		if n.DedupID != "" && m.dedupOf(q, n.DedupID) == nil {
+			m.seq++
+			ttl := n.DedupTTLMs
+			if ttl == 0 {
+				ttl = 5 * 60_000
+			}
+			m.dedups = append(m.dedups, &mDedup{q, n.DedupID, j.id(), now + ttl, m.seq, m.pos.Index})
+		}
 	}
 }
+
+func (m *model) dedupOf(q *mQueue, text string) *mDedup {
+	for _, d := range m.dedups {
+		if d.queue == q && d.text == text {
+			return d
+		}
+	}
+	return nil
+}
+
+// known returns the result of an enqueue that makes no job because of its keys.
+func (m *model) known(n *NewJob) *ItemResult {
+	q := m.find(n.Queue)
+	if q == nil {
+		return nil
+	}
+	if d := m.dedupOf(q, n.DedupID); d != nil {
+		m.depend(d.index)
+		return &ItemResult{ID: d.first, Duplicate: true}
+	}
+	if n.UniqueKey != "" {
+		m.depend(q.freed)
+		if j := m.holderOf(q, n.UniqueKey); j != nil {
+			m.depend(j.uniqueAt)
+			return &ItemResult{ID: j.id(), Code: CodeNotUnique}
+		}
+	}
+	return nil
+}
+
+func (m *model) depend(index uint64) { m.depends = max(m.depends, index) }
 
 func (m *model) dequeue(h BatchHeader, op *Dequeue, r *Result) {
 	limit := min(max(int(op.Max), 1), BatchItemsMax)
@@ -325,7 +371,7 @@ func (m *model) deleteQueue(op *DeleteQueue, r *Result) {
 	}
 	r.Count = n
 	q.timer = 0
-	if n == 0 {
+	if n+m.keys(q) == 0 {
 		m.remove(q)
 	} else {
 		m.keepCounts(q)
@@ -383,7 +429,7 @@ func (m *model) jobInfo(k Key) (JobInfo, Code) {
 		}
 		return JobInfo{}, CodeJobGone
 	}
-	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, JobLeaseMs: j.lease, HeldMs: j.held}
+	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, UniqueKey: j.unique, DedupID: j.dedup, JobLeaseMs: j.lease, HeldMs: j.held}
 	if j.state == "leased" {
 		info.Consumer = j.consumer
 	} else {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // model is a second machine: the same rules, written as slices and linear
@@ -10,6 +11,7 @@ import (
 // types of ops and results, and the id, tag and limit definitions.
 type model struct {
 	depends   uint64 // Result.Depends of the op at hand
+	answered  bool   // the op at hand was
 	pos       Position
 	seq       uint64
 	number    int
@@ -18,6 +20,7 @@ type model struct {
 	waiters   []*mWaiter
 	sessions  []*mSession
 	tombs     []mTomb
+	dedups    []*mDedup
 	members   []Member
 	removed   []mRemoved
 	gone      QueueInfo // what queues that are gone had counted
@@ -44,6 +47,19 @@ type mJob struct {
 	body                     string
 	headers                  []Header
 	consumer, err, reason    string
+	group, dedup, unique     string
+	hasUnique                bool   // another answered job may have the key
+	uniqueAt                 uint64 // since when it has it
+}
+
+// mDedup is a dedup id of a life of a queue.
+type mDedup struct {
+	queue *mQueue
+	text  string
+	first ID
+	until int64
+	seq   uint64
+	index uint64
 }
 
 type mQueue struct {
@@ -51,7 +67,8 @@ type mQueue struct {
 	number       int
 	made, doomed bool
 	idle, timer  int64
-	QueueInfo    // the counts of what happened
+	freed        uint64 // see queue.freed
+	QueueInfo           // the counts of what happened
 }
 
 type mWaiter struct {
@@ -92,7 +109,7 @@ func (m *model) open(name string) *mQueue {
 		return q
 	}
 	m.number++
-	q := &mQueue{name: name, number: m.number}
+	q := &mQueue{name: name, number: m.number, freed: m.pos.Index}
 	m.queues = append(m.queues, q)
 	return q
 }
@@ -157,12 +174,32 @@ func (m *model) tidy(q *mQueue) {
 		return
 	}
 	if !q.made {
-		m.remove(q)
+		if m.keys(q) == 0 {
+			m.remove(q)
+		}
 		return
 	}
 	q.idle = m.pos.TimeMs
 	if q.timer == 0 {
 		q.timer = q.idle + QueueIdleMs
+	}
+}
+
+// keys counts the dedup ids of q.
+func (m *model) keys(q *mQueue) (n int) {
+	for _, d := range m.dedups {
+		if d.queue == q {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) dropDedup(d *mDedup) {
+	m.dedups = slices.DeleteFunc(m.dedups, func(e *mDedup) bool { return e == d })
+	q := d.queue
+	if m.keys(q) == 0 && m.count(q) == 0 && (q.doomed || !q.made && len(m.waiting(q.name)) == 0) {
+		m.remove(q)
 	}
 }
 
@@ -186,7 +223,26 @@ func addCounts(sum, q *QueueInfo) {
 }
 
 func (m *model) drop(j *mJob) {
+	m.free(j)
 	m.jobs = slices.DeleteFunc(m.jobs, func(e *mJob) bool { return e == j })
+}
+
+// free frees the job's unique key.
+func (m *model) free(j *mJob) {
+	if j.hasUnique {
+		j.hasUnique = false
+		j.queue.freed = m.pos.Index
+	}
+}
+
+// holderOf returns the job that has a unique key.
+func (m *model) holderOf(q *mQueue, text string) *mJob {
+	for _, j := range m.jobs {
+		if j.queue == q && j.hasUnique && j.unique == text {
+			return j
+		}
+	}
+	return nil
 }
 
 func (m *model) remember(k Key, acked bool) {
@@ -208,19 +264,19 @@ func (m *model) goneCode(k Key) Code {
 }
 
 // apply applies a batch, or an empty entry when h is nil.
-func (m *model) apply(term uint64, h *BatchHeader, ops []Op, voids []bool, self Self) Applied {
+func (m *model) apply(term uint64, h *BatchHeader, ops []Op, flags []byte, self Self) Applied {
 	m.pos.Index++
 	m.pos.Term = term
 	m.self = self
 	m.applied = Applied{}
 	if h != nil {
-		m.batch(*h, ops, voids)
+		m.batch(*h, ops, flags)
 	}
 	m.applied.Position = m.pos
 	return m.applied
 }
 
-func (m *model) batch(h BatchHeader, ops []Op, voids []bool) {
+func (m *model) batch(h BatchHeader, ops []Op, flags []byte) {
 	a := &m.applied
 	a.Header = h
 	m.timers(max(m.pos.TimeMs, h.TimeMs))
@@ -246,7 +302,12 @@ func (m *model) batch(h BatchHeader, ops []Op, voids []bool) {
 	for i, op := range ops {
 		r := Result{Position: m.pos}
 		m.depends = 0
-		if voids == nil || !voids[i] {
+		flag := byte(0)
+		if flags != nil {
+			flag = flags[i]
+		}
+		m.answered = flag&FlagAnswered != 0
+		if flag&FlagVoid == 0 {
 			m.op(h, op, &r)
 		}
 		r.Depends = m.depends
@@ -296,6 +357,9 @@ func (m *model) timers(t int64) {
 		for _, w := range m.waiters {
 			all = append(all, due{w.deadline, 5, w.seq, func() { m.unpark(w) }})
 		}
+		for _, d := range m.dedups {
+			all = append(all, due{d.until, 7, d.seq, func() { m.dropDedup(d) }})
+		}
 		for _, q := range m.queues {
 			if q.timer != 0 {
 				all = append(all, due{q.timer, 6, uint64(q.number), func() { m.idleTimer(q) }})
@@ -319,7 +383,7 @@ func (m *model) timers(t int64) {
 
 func (m *model) reapJob(j *mJob) {
 	m.drop(j)
-	if m.count(j.queue) == 0 {
+	if m.count(j.queue)+m.keys(j.queue) == 0 {
 		m.remove(j.queue)
 	}
 }
@@ -343,6 +407,14 @@ func (m *model) reap() {
 			m.reapJob(list[0])
 			list = list[1:]
 		}
+		for ; budget > 0 && m.keys(q) > 0; budget-- {
+			m.dropDedup(slices.MinFunc(m.dedups, func(a, b *mDedup) int {
+				if (a.queue == q) != (b.queue == q) {
+					return map[bool]int{true: -1, false: 1}[a.queue == q]
+				}
+				return strings.Compare(a.text, b.text)
+			}))
+		}
 	}
 }
 
@@ -353,6 +425,11 @@ func (m *model) idleTimer(q *mQueue) {
 	}
 	if q.idle+QueueIdleMs > m.pos.TimeMs {
 		q.timer = q.idle + QueueIdleMs
+		return
+	}
+	if m.keys(q) > 0 {
+		m.keepCounts(q)
+		q.made = false
 		return
 	}
 	m.remove(q)
@@ -377,6 +454,7 @@ func (m *model) expire(j *mJob) {
 }
 
 func (m *model) dead(j *mJob, reason string) {
+	m.free(j)
 	j.queue.DeadTotal++
 	j.reason = reason
 	m.setDue(j, "dead", m.pos.TimeMs+DeadTTLMs)
@@ -491,6 +569,6 @@ func (j *mJob) delivered() Delivered {
 	return Delivered{
 		ID: j.id(), Grant: j.grant, Tag: j.tag, Queue: j.queue.name, Body: j.body, Headers: j.headers, Priority: j.prio,
 		Deliveries: j.deliveries, Failures: j.fails, EnqueuedMs: j.enqueued, LeaseUntil: j.due, ExpiresMs: j.expires,
-		Fence: j.fence, LastError: j.err,
+		Fence: j.fence, LastError: j.err, Group: j.group,
 	}
 }

@@ -33,6 +33,13 @@ type queue struct {
 	// none. The timer is not moved when the queue is used: when it fires early
 	// it is set again.
 	idleMs, timerMs int64
+	// dedups counts the dedup ids of the queue. An idle queue whose timer fired
+	// while it has some is no longer made, and goes with the last of them.
+	dedups int
+	// freed is the index of the last entry that freed a unique key of the queue
+	// other than by time, or made the queue. It is not part of the state: after a
+	// restore all that is committed.
+	freed uint64
 
 	ready   btree.Map[uint64, Key]     // by job.order
 	rest    btree.Map[uint64, Key]     // all other jobs, by seq
@@ -97,7 +104,7 @@ func (m *Machine) newQueue(name string) *queue {
 			break
 		}
 	}
-	q := &queue{stamp: m.stamp, name: name, number: m.queueNumber}
+	q := &queue{stamp: m.stamp, name: name, number: m.queueNumber, freed: m.index}
 	m.queues.Set(q.number, q)
 	m.names.Set(name, q.number)
 	m.bytes += q.cost()
@@ -113,7 +120,9 @@ func (m *Machine) rested(q *queue) {
 		return
 	}
 	if !q.made {
-		m.removeQueue(q)
+		if q.dedups == 0 {
+			m.removeQueue(q)
+		}
 		return
 	}
 	q.idleMs = m.now
@@ -134,6 +143,8 @@ func (m *Machine) idleOver(q *queue) {
 	case !q.idle():
 	case q.idleMs+QueueIdleMs > m.now:
 		m.setIdleTimer(q)
+	case q.dedups > 0:
+		q.made, q.idleMs, q.counters = false, 0, counters{}
 	default:
 		m.removeQueue(q)
 	}
@@ -173,7 +184,7 @@ func (m *Machine) deleteQueue(op *DeleteQueue) Code {
 	q = m.ownQueue(q)
 	name, waiters := q.name, q.waiters
 	q.waiters = btree.Map[uint64, *waiter]{}
-	if q.jobs() == 0 {
+	if q.jobs()+q.dedups == 0 {
 		m.removeQueue(q)
 	} else {
 		m.forget(q)
@@ -187,9 +198,9 @@ func (m *Machine) deleteQueue(op *DeleteQueue) Code {
 	return CodeOK
 }
 
-// reap removes up to budget jobs of deleted queues.
+// reap removes up to budget jobs and dedup ids of deleted queues.
 func (m *Machine) reap(budget int) {
-	before := m.jobs.Len()
+	before := budget
 	for budget > 0 {
 		number, _, ok := m.doomed.Min()
 		if !ok {
@@ -202,18 +213,19 @@ func (m *Machine) reap(budget int) {
 				_, k, _ = q.rest.Min()
 			}
 			it, _ := m.jobs.Get(jobItem{key: k})
-			m.reapJob(q, it)
+			m.drop(q, it)
 		}
+		budget -= m.reapKeys(q, budget)
+		m.reaped(q)
 	}
-	if n := before - m.jobs.Len(); n > 0 {
+	if n := before - budget; n > 0 {
 		m.noteReap(n)
 	}
 }
 
-// reapJob drops a job of a deleted queue, and with the last one the queue.
-func (m *Machine) reapJob(q *queue, it jobItem) {
-	m.drop(q, it)
-	if q.jobs() == 0 {
+// reaped removes a deleted queue of which nothing is left.
+func (m *Machine) reaped(q *queue) {
+	if q.jobs()+q.dedups == 0 {
 		m.doomed.Delete(q.number)
 		m.queues.Delete(q.number)
 		m.bytes -= q.cost()

@@ -48,13 +48,11 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, voids []bool) {
+func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, flags []byte) {
 	data := EncodeBatch(h, ops...)
 	at := BatchHeaderSize
-	for i := range voids {
-		if voids[i] {
-			data[at+1] |= FlagVoid
-		}
+	for i := range flags {
+		data[at+1] = flags[i]
 		at += opHeaderSize + len(ops[i].appendFields(nil))
 	}
 	// The first machine is the node that sent the batch or has a waiter.
@@ -73,7 +71,7 @@ func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, voids []bool) {
 	for i := range data {
 		data[i] = 0xee // the machine kept nothing of it
 	}
-	want := w.model.apply(w.term, &h, ops, voids, self)
+	want := w.model.apply(w.term, &h, ops, flags, self)
 	compare(t, "applied", got, want)
 	if got.Effect != got2.Effect || got.Fired != got2.Fired || got.Position != got2.Position {
 		t.Fatalf("nodes differ: %+v, %+v", got, got2)
@@ -272,6 +270,10 @@ func (w *world) newJob(t *rapid.T) NewJob {
 		LeaseMs:     rapid.SampledFrom([]int64{0, 0, 1, 1000}).Draw(t, "lease"),
 		TTLMs:       rapid.SampledFrom([]int64{0, 0, 0, 1, 2000, 3600_000}).Draw(t, "ttl"),
 		MaxFailures: rapid.SampledFrom([]int32{0, 0, -1, 1, 2}).Draw(t, "max failures"),
+		DedupID:     rapid.SampledFrom([]string{"", "", "", "d1", "d2"}).Draw(t, "dedup id"),
+		DedupTTLMs:  rapid.SampledFrom([]int64{0, 0, 1000, 1500, DedupTTLMaxMs}).Draw(t, "window"),
+		UniqueKey:   rapid.SampledFrom([]string{"", "", "", "u1", "u2"}).Draw(t, "unique"),
+		Group:       rapid.SampledFrom([]string{"", "", "g1"}).Draw(t, "group"),
 	}
 }
 
@@ -360,13 +362,17 @@ func TestRandomEntries(t *testing.T) {
 				n := node.Draw(t, "node")
 				h := BatchHeader{Origin: n.id, Epoch: n.epoch, Number: n.number + 1, TimeMs: w.time(t)}
 				var ops []Op
-				var voids []bool
+				var flags []byte
 				for range rapid.IntRange(0, 4).Draw(t, "ops") {
 					ops = append(ops, w.op(t, n))
-					voids = append(voids, rapid.IntRange(0, 19).Draw(t, "void") == 0)
+					flag := rapid.SampledFrom([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FlagVoid, FlagAnswered, FlagAnswered}).Draw(t, "flag")
+					if ops[len(ops)-1].Kind() != KindEnqueue {
+						flag &= FlagVoid
+					}
+					flags = append(flags, flag)
 				}
 				n.number++
-				w.apply(t, h, ops, voids)
+				w.apply(t, h, ops, flags)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){

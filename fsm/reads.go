@@ -196,6 +196,8 @@ func (m *Machine) jobInfo(q *queue, it jobItem) JobInfo {
 	if it.rare != nil {
 		info.DeadReason = reasonNames[it.rare.deadReason]
 	}
+	x := it.rare.getMore()
+	info.UniqueKey, info.DedupID = x.uniqueKey, x.dedupID
 	info.JobLeaseMs, info.HeldMs = int64(it.leaseMs), int64(it.heldMs)
 	return info
 }

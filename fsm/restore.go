@@ -30,6 +30,8 @@ type decoder struct {
 	timers []timer
 	seqs   []uint64 // of all jobs and waiters
 	last   Key      // of the job before in this block
+
+	lastDedup *queueKey
 }
 
 // restoring gathers a queue's jobs: they come in the order of their keys.
@@ -135,6 +137,8 @@ func (d *decoder) records(section byte) error {
 			err = d.waiter(f)
 		case sectionTombs:
 			err = d.tomb(f)
+		case sectionDedup:
+			err = d.dedup(f)
 		case sectionTopics:
 			err = d.topic(f)
 		case sectionSegments:
@@ -146,7 +150,7 @@ func (d *decoder) records(section byte) error {
 		default:
 			return fmt.Errorf("section %d: %w", section, ErrNewer)
 		}
-		if err == nil && f.bad {
+		if err == nil && (f.bad || section > sectionTombs && d.m.version < 2) {
 			err = errState
 		}
 		if err != nil {
@@ -231,6 +235,23 @@ func (d *decoder) tomb(f *fields) error {
 	return nil
 }
 
+func (d *decoder) dedup(f *fields) error {
+	m := d.m
+	k := &queueKey{
+		kind: keyDedup, queue: uint32(f.upTo(1<<32 - 1)), text: string(f.raw(KeyMax)), untilMs: f.ms(), seq: f.upTo(seqMax),
+		id: ID{Key{f.u64(), f.u64()}, uint32(f.upTo(1<<32 - 1)), uint16(f.upTo(1<<16 - 1))},
+	}
+	q := d.queues[k.queue]
+	last := d.lastDedup
+	d.lastDedup = k
+	if f.bad || q == nil || k.text == "" || k.untilMs <= m.now || last != nil && !keyLess(last, k) {
+		return errState
+	}
+	d.seqs = append(d.seqs, k.seq)
+	m.addKey(q.queue, k)
+	return nil
+}
+
 func (d *decoder) session(f *fields) error {
 	s := &session{stamp: d.m.stamp, node: f.u64(), epoch: f.uvarint(), last: f.uvarint(), away: f.upTo(1) == 1}
 	f.views = false
@@ -285,7 +306,7 @@ func (d *decoder) job(f *fields) error {
 	h := job{
 		seq: f.upTo(seqMax), enqueuedMs: f.ms(), lastIndex: f.uvarint(),
 		queue: uint32(f.upTo(1<<32 - 1)), node: uint32(f.upTo(1<<32 - 1)), failures: uint32(f.upTo(1<<32 - 1)),
-		state: jobState(b0 & 15), priority: b0 >> 4, flags: b1 & (flagsEnd - 1), stamp: d.m.stamp,
+		state: jobState(b0 & 15), priority: b0 >> 4, flags: b1 & flagsInline, stamp: d.m.stamp,
 	}
 	if b1&stateHasDue != 0 {
 		h.dueMs = f.ms()
@@ -306,8 +327,7 @@ func (d *decoder) job(f *fields) error {
 		}
 	}
 	if b1&stateHasRare != 0 {
-		var err error
-		if h.rare, err = d.rare(f); err != nil {
+		if err := d.rare(f, &h); err != nil {
 			return err
 		}
 	}
@@ -319,8 +339,7 @@ func (d *decoder) job(f *fields) error {
 	j := newJob(body)
 	h.body = j.body
 	*j = h
-	d.addJob(q, jobItem{k, j})
-	return nil
+	return d.addJob(q, jobItem{k, j})
 }
 
 // plausible checks what can be checked of one job by itself.
@@ -340,12 +359,13 @@ func (d *decoder) plausible(k Key, j *job) bool {
 		(j.state == stateDead) == (j.rare != nil && j.rare.deadReason != reasonNone)
 }
 
-func (d *decoder) rare(f *fields) (*rare, error) {
+func (d *decoder) rare(f *fields, j *job) error {
 	mask := uint64(1<<5 - 1)
 	if d.m.version >= 2 {
 		mask = f.uvarint()
 	}
-	r := &rare{}
+	var r rare
+	var x more
 	if mask&rareConsumer != 0 {
 		r.consumer = string(f.raw(ConsumerMax))
 	}
@@ -363,15 +383,42 @@ func (d *decoder) rare(f *fields) (*rare, error) {
 	if mask&rareHeaders != 0 {
 		r.headers = cloneHeaders(f.headers())
 	}
-	if mask >= rareMaskEnd {
-		return nil, fmt.Errorf("rare fields %#x: %w", mask, ErrNewer)
+	if mask&rareFlags != 0 {
+		flags := f.u8()
+		if flags >= flagsEnd {
+			return fmt.Errorf("job flags %#x: %w", flags, ErrNewer)
+		}
+		j.flags |= flags
 	}
-	return r, nil
+	if mask&rareGroup != 0 {
+		x.group = string(f.raw(KeyMax))
+	}
+	if mask&rareDedupID != 0 {
+		x.dedupID = string(f.raw(KeyMax))
+	}
+	if mask&rareUniqueKey != 0 {
+		x.uniqueKey = string(f.raw(KeyMax))
+	}
+	if mask >= rareMaskEnd {
+		return fmt.Errorf("rare fields %#x: %w", mask, ErrNewer)
+	}
+	if x != (more{}) {
+		r.more = &x
+	}
+	if !r.zero() {
+		j.rare = &r
+	}
+	return nil
 }
 
 // addJob puts a job into the tree of jobs and leaves its other places to finish.
-func (d *decoder) addJob(q *restoring, it jobItem) {
+func (d *decoder) addJob(q *restoring, it jobItem) error {
 	m := d.m
+	if it.flags&flagUnique != 0 {
+		if _, ok := m.takeUnique(q.queue, it); !ok || it.uniqueKey() == "" || it.state == stateDead {
+			return fmt.Errorf("unique key of job %v: %w", ID{Key: it.key}, errState)
+		}
+	}
 	m.jobs.Load(it)
 	d.seqs = append(d.seqs, it.seq)
 	m.addBytes(q.queue, it.bytes())
@@ -390,6 +437,7 @@ func (d *decoder) addJob(q *restoring, it jobItem) {
 	if it.expiresMs != 0 {
 		d.timers = append(d.timers, timer{it.expiresMs, timerTTL.order(it.seq), it.key})
 	}
+	return nil
 }
 
 func (d *decoder) waiter(f *fields) error {
@@ -466,9 +514,9 @@ func (q *restoring) build() error {
 	if q.queue.ready.Len() > 0 && q.waiters.Len() > 0 {
 		return fmt.Errorf("queue %q: ready jobs and waiters: %w", q.name, errState)
 	}
-	ok := q.made || q.waiters.Len() > 0 && q.jobs() == 0
+	ok := q.made || (q.waiters.Len() > 0 || q.dedups > 0) && q.jobs() == 0
 	if q.doomed {
-		ok = q.jobs() > 0 && q.timerMs == 0
+		ok = q.jobs()+q.dedups > 0 && q.timerMs == 0
 	} else if q.made && q.idle() {
 		ok = q.timerMs != 0
 	}

@@ -12,13 +12,16 @@ type run struct {
 	self    Self
 	result  *Result // of the op at hand; nil unless the batch is Self's
 	depends uint64  // of the op at hand: see Result.Depends
-	left    int     // ops still to come, this one included: sizes the slabs
-	ops     opSet
-	touched []uint32 // queues that may have both ready jobs and waiters
-	turns   turns
-	outcome []byte
-	digest  xxhash.Digest
-	lastJob btree.PathHint // where the last job went in the tree of jobs: the next goes beside it
+	// answered: the op at hand has FlagAnswered, so its enqueue goes in whatever
+	// limits, pauses or keys say by now.
+	answered bool
+	left     int // ops still to come, this one included: sizes the slabs
+	ops      opSet
+	touched  []uint32 // queues that may have both ready jobs and waiters
+	turns    turns
+	outcome  []byte
+	digest   xxhash.Digest
+	lastJob  btree.PathHint // where the last job went in the tree of jobs: the next goes beside it
 
 	// Slabs that items and hand-outs of one entry's results are cut from.
 	items     []ItemResult

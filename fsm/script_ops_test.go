@@ -21,7 +21,9 @@ func (s *script) op(n *scriptNode, words []string) Op {
 	o := s.options(words[1:])
 	switch words[0] {
 	case "void":
-		return voidOp{s.op(n, words[1:])}
+		return markedOp{s.op(n, words[1:]), FlagVoid}
+	case "answered":
+		return markedOp{s.op(n, words[1:]), FlagAnswered}
 	case "enqueue":
 		op := &Enqueue{First: n.counter + 1, Atomic: o.is("atomic")}
 		if first := o.get("first", ""); first != "" {
@@ -33,6 +35,7 @@ func (s *script) op(n *scriptNode, words []string) Op {
 				Queue: o.rest[0], Body: []byte(body), Priority: uint8(s.num(o.get("priority", "4"))), AtMostOnce: o.is("amo"),
 				DelayMs: s.ms(o.get("delay", "0")), AtMs: s.ms(o.get("at", "0")), LeaseMs: s.ms(o.get("lease", "0")),
 				TTLMs: s.ms(o.get("ttl", "0")), MaxFailures: int32(s.num(o.get("failures", "0"))),
+				DedupID: o.get("dedup", ""), DedupTTLMs: s.ms(o.get("window", "0")), UniqueKey: o.get("unique", ""), Group: o.get("group", ""),
 			}
 			if h := o.get("header", ""); h != "" {
 				name, value, _ := strings.Cut(h, ":")

@@ -6,10 +6,13 @@ import (
 	"time"
 )
 
-type voidOp struct{ Op }
+type markedOp struct {
+	Op
+	flag byte
+}
 
 func (s *script) result(op Op, r Result) string {
-	if v, ok := op.(voidOp); ok {
+	if v, ok := op.(markedOp); ok {
 		op = v.Op
 	}
 	var b strings.Builder
@@ -28,14 +31,22 @@ func (s *script) result(op Op, r Result) string {
 		fmt.Fprintf(&b, " %d jobs", r.Count)
 	}
 	for i, it := range r.Items {
+		label := s.names[it.ID.Key]
 		if e, ok := op.(*Enqueue); ok {
 			name := string(e.Jobs[i].Body)
-			if it.Code == CodeOK {
+			switch {
+			case it.Duplicate || it.Code == CodeNotUnique:
+				label = name + ":" + label // it is another job
+			case it.Code == CodeOK:
+				label = name
 				s.names[it.ID.Key] = name
 				s.jobs[name] = []Receipt{{ID: it.ID}}
 			}
 		}
-		fmt.Fprintf(&b, " %s=%v", s.names[it.ID.Key], it.Code)
+		fmt.Fprintf(&b, " %s=%v", label, it.Code)
+		if it.Duplicate {
+			b.WriteString(",duplicate")
+		}
 		if it.Late {
 			b.WriteString(",late")
 		}
@@ -113,7 +124,7 @@ func (s *script) showJob(name string) string {
 			fmt.Fprintf(&b, " %s %s", f.name, show(f.ms))
 		}
 	}
-	for _, f := range [][2]string{{"consumer", j.Consumer}, {"error", j.LastError}, {"reason", j.DeadReason}} {
+	for _, f := range [][2]string{{"consumer", j.Consumer}, {"error", j.LastError}, {"reason", j.DeadReason}, {"dedup", j.DedupID}, {"unique", j.UniqueKey}, {"group", j.Group}} {
 		if f[1] != "" {
 			fmt.Fprintf(&b, " %s %s", f[0], f[1])
 		}

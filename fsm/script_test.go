@@ -23,7 +23,8 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	tick                an empty batch of the leader
 //	start n1 boot=2     node start; n1 and n2 are started at first use
 //	[n2:] OP            an entry of a node, n1 if not said
-//	  enqueue Q BODY…   delay at lease ttl priority failures amo atomic header first
+//	  enqueue Q BODY…   delay at lease ttl priority failures amo atomic header first group
+//	                    dedup window unique
 //	  dequeue Q,Q       max lease wait consumer
 //	  ack JOB…          JOB is a body: by its last receipt; a#2 by that of grant 2,
 //	  nack JOB…         a! by id, a~ by a receipt with another tag
@@ -32,6 +33,7 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	  delete Q [force]
 //	  back
 //	  void OP           the op is marked as void
+//	  answered OP       the op is marked as answered
 //	away n1             an entry of the leader
 //	raw n1 epoch= number= OP…   an entry with another header
 //	queue Q, queues, job JOB, totals, due, sessions, parked n1, handed n1, chain, fate n1
@@ -256,8 +258,8 @@ func (s *script) entry(h BatchHeader, ops []Op) string {
 		data = AppendBatchHeader(nil, h)
 		for _, op := range ops {
 			flags := byte(0)
-			if v, ok := op.(voidOp); ok {
-				op, flags = v.Op, FlagVoid
+			if v, ok := op.(markedOp); ok {
+				op, flags = v.Op, v.flag
 			}
 			at := len(data)
 			data = AppendOp(data, op)

@@ -28,6 +28,7 @@ const (
 	sectionJobs     = 5
 	sectionWaiters  = 6
 	sectionTombs    = 7
+	sectionDedup    = 8
 	sectionRemoved  = 16
 	sectionTopics   = 20
 	sectionSegments = 21
@@ -139,6 +140,7 @@ func (m *Machine) Encode(w io.Writer) error {
 		e.done()
 		return e.err == nil
 	})
+	m.encodeDedup(e)
 	e.open(sectionRemoved)
 	for _, r := range m.removed {
 		e.u64(r.id)
@@ -221,7 +223,11 @@ func (e *encoder) encodeQueue(q *queue) {
 // no field that is newer than the machine's version.
 func (m *Machine) need(v uint8) { m.version = max(m.version, v) }
 
-// Bits of a job's second byte; the two lowest are its flags.
+// flagsInline are the flags in a job's second byte; the others are in its rare
+// part.
+const flagsInline = flagAtMostOnce | flagTag
+
+// The other bits of a job's second byte.
 const (
 	stateSameHi = 4 << iota
 	stateHasDue
@@ -234,8 +240,9 @@ const (
 func (e *encoder) encodeJob(it jobItem) {
 	e.u8(byte(it.state) | it.priority<<4)
 	same := it.key.Hi == e.lastKey.Hi
-	e.u8(it.flags | bit(same, stateSameHi) | bit(it.dueMs != 0, stateHasDue) | bit(it.expiresMs != 0, stateHasExpiry) |
-		bit(it.leaseMs != 0, stateHasLease) | bit(it.grant != 0, stateHasGrant) | bit(it.rare != nil, stateHasRare))
+	rare := it.rare != nil || it.flags&^flagsInline != 0
+	e.u8(it.flags&flagsInline | bit(same, stateSameHi) | bit(it.dueMs != 0, stateHasDue) | bit(it.expiresMs != 0, stateHasExpiry) |
+		bit(it.leaseMs != 0, stateHasLease) | bit(it.grant != 0, stateHasGrant) | bit(rare, stateHasRare))
 	if same {
 		e.uvarint(it.key.Lo - e.lastKey.Lo)
 	} else {
@@ -266,8 +273,8 @@ func (e *encoder) encodeJob(it jobItem) {
 			e.u64(it.tag)
 		}
 	}
-	if it.rare != nil {
-		e.encodeRare(it.rare)
+	if rare {
+		e.encodeRare(it)
 	}
 	e.text(it.body)
 	e.done()
@@ -281,10 +288,16 @@ const (
 	rareMaxFailures
 	rareDeadReason
 	rareHeaders
+	rareFlags
+	rareGroup
+	rareDedupID
+	rareUniqueKey
 	rareMaskEnd
 )
 
-func (e *encoder) encodeRare(r *rare) {
+func (e *encoder) encodeRare(it jobItem) {
+	r := it.getRare()
+	x := r.getMore()
 	mask := uint64(1<<5 - 1)
 	if e.version >= 2 {
 		mask = 0
@@ -298,6 +311,10 @@ func (e *encoder) encodeRare(r *rare) {
 		set(r.maxFailures != 0, rareMaxFailures)
 		set(r.deadReason != reasonNone, rareDeadReason)
 		set(len(r.headers) > 0, rareHeaders)
+		set(it.flags&^flagsInline != 0, rareFlags)
+		set(x.group != "", rareGroup)
+		set(x.dedupID != "", rareDedupID)
+		set(x.uniqueKey != "", rareUniqueKey)
 		e.uvarint(mask)
 	}
 	if mask&rareConsumer != 0 {
@@ -315,6 +332,37 @@ func (e *encoder) encodeRare(r *rare) {
 	if mask&rareHeaders != 0 {
 		e.buf = appendHeaders(e.buf, r.headers)
 	}
+	if mask&rareFlags != 0 {
+		e.u8(it.flags &^ flagsInline)
+	}
+	if mask&rareGroup != 0 {
+		e.text(x.group)
+	}
+	if mask&rareDedupID != 0 {
+		e.text(x.dedupID)
+	}
+	if mask&rareUniqueKey != 0 {
+		e.text(x.uniqueKey)
+	}
+}
+
+// encodeDedup writes the dedup ids; unique keys are those of the jobs that have
+// flagUnique.
+func (m *Machine) encodeDedup(e *encoder) {
+	e.open(sectionDedup)
+	m.keys.Scan(func(k *queueKey) bool {
+		if k.kind == keyDedup {
+			e.uvarint(uint64(k.queue))
+			e.text(k.text)
+			e.ms(k.untilMs)
+			e.uvarint(k.seq)
+			e.key(k.id.Key)
+			e.uvarint(uint64(k.id.Node))
+			e.uvarint(uint64(k.id.Minutes))
+			e.done()
+		}
+		return e.err == nil
+	})
 }
 
 func (e *encoder) encodeWaiter(w *waiter) {

@@ -12,12 +12,14 @@ const (
 	timerDead   timerKind = 4  // a dead job goes
 	timerWaiter timerKind = 5  // a waiter gives up
 	timerIdle   timerKind = 6  // an empty queue goes
+	timerDedup  timerKind = 7  // a dedup id is forgotten
 	timerTopic  timerKind = 15 // messages grow too old; forces an entry
 )
 
-// timer fires at ms. The first four kinds force an entry and live in
-// Machine.forcing; the others wait for one, in Machine.passive. All that are in
-// the trees after an entry are later than the machine's time.
+// timer fires at ms. Those of jobs and topics force an entry and live in
+// Machine.forcing; the others wait for one, in Machine.passive or, those of keys,
+// in Machine.lapses. All that are in the trees after an entry are later than the
+// machine's time.
 type timer struct {
 	ms  int64
 	ord uint64 // kind<<60 | seq of the job or waiter, number of the queue
@@ -50,6 +52,10 @@ func (m *Machine) fireTimers(t int64) (fired int) {
 		if p, ok2 := m.passive.Min(); ok2 && (!ok || timerLess(p, next)) {
 			next, ok = p, true
 		}
+		l, some := m.lapses.Min()
+		if some && (!ok || timerLess(l.timer(), next)) {
+			next, ok = l.timer(), true
+		}
 		if !ok || next.ms > t {
 			m.now = t
 			return fired
@@ -64,7 +70,11 @@ func (m *Machine) fireTimers(t int64) (fired int) {
 		}
 		m.now = next.ms
 		m.noteTimer(next)
-		m.fire(next)
+		if some && next == l.timer() {
+			m.lapseOver(l)
+		} else {
+			m.fire(next)
+		}
 	}
 }
 
@@ -88,7 +98,8 @@ func (m *Machine) fire(t timer) {
 	it, _ := m.jobs.Get(jobItem{key: t.key})
 	q := m.ownQueue(m.queueOf(it.queue))
 	if q.doomed {
-		m.reapJob(q, it)
+		m.drop(q, it)
+		m.reaped(q)
 		return
 	}
 	m.ownJob(&it)
