@@ -36,7 +36,7 @@ var rules = map[string]rule{
 	"httpapi": {ours: []string{"fsm", "hangup"}},
 	"respapi": {ours: []string{"fsm", "hangup"}},
 	// These speak HTTP.
-	"client":  {},
+	"client":  {third: none},
 	"bench":   {},
 	"cluster": {third: none},
 	// Everything meets here.

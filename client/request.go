@@ -1,0 +1,185 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Repeat says whether a request may be sent again when it is not known whether
+// it was applied. One that surely was not is always sent again.
+type Repeat uint8
+
+const (
+	// RepeatNever: doing it twice would do harm.
+	RepeatNever Repeat = iota
+	// RepeatAlways: doing it twice does no more than doing it once.
+	RepeatAlways
+	// RepeatKeyed: the request's key makes the servers do it once; a repeat is
+	// answered as the first was.
+	RepeatKeyed
+)
+
+// Request is one call of the REST API, for Do.
+type Request struct {
+	Method      string
+	Path        string // escaped, begins with /
+	Query       url.Values
+	Body        []byte // not touched until Do returns
+	ContentType string
+	Accept      string // "" is JSON
+	Key         string // sent as Idempotency-Key, when not empty
+	Repeat      Repeat
+	// Attempt is how long one node may take to answer; 0 is the client's
+	// WithAttemptTimeout.
+	Attempt time.Duration
+
+	wait time.Duration // how long the node is asked to wait
+}
+
+// Answer is what a node said, with a status below 300.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Node   string // address of the node that was asked
+	// Received is when the answer came.
+	Received time.Time
+}
+
+// Pauses between rounds: when each node was asked and none could do it.
+const (
+	pauseMin = 50 * time.Millisecond
+	pauseMax = 2 * time.Second
+)
+
+// slowMin is how long an answer may surely take: a node that has not answered by
+// then when the caller's deadline comes is passed over for a while.
+const slowMin = time.Second
+
+// Do carries a request out on the first node that can, and goes on to others by
+// the rules of the package: it is what all other calls are made of, and the way
+// to routes that have no method of their own. Its error is an *Error.
+func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+	ans, err := c.do(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	return ans, nil
+}
+
+// do is Do with its error's type.
+func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
+	began := c.now()
+	var last *Error
+	unknown := false // an attempt may have been applied
+	var tried []*node
+	for attempts, round := 1, 0; ; attempts++ {
+		if ctx.Err() != nil {
+			return nil, ended(ctx, last)
+		}
+		n := c.nodes.pick(tried)
+		if n == nil { // a whole round failed
+			pause := c.pause(round, last)
+			if c.now().Add(pause).Sub(began) > c.opts.retryFor {
+				return nil, last
+			}
+			if !sleep(ctx, pause) {
+				return nil, ended(ctx, last)
+			}
+			round++
+			tried = tried[:0]
+			n = c.nodes.pick(nil)
+		}
+		sent := c.now()
+		ans, err := c.attempt(ctx, n, r)
+		if err == nil {
+			c.nodes.well(n)
+			if attempts > 1 {
+				c.log.Debug("request went well after retries", "path", r.Path, "node", n.addr, "attempts", attempts, "took", c.now().Sub(began))
+			}
+			return ans, nil
+		}
+		again := c.judge(ctx, n, sent, r, err)
+		unknown = unknown || err.Applied == Unknown
+		if unknown && !(r.Repeat == RepeatKeyed && decided(err)) {
+			err.Applied = Unknown
+		}
+		err.Attempts = attempts
+		last = err
+		if !again {
+			return nil, last
+		}
+		tried = append(tried, n)
+	}
+}
+
+// judge notes what an error says of its node, and tells whether the request may
+// be sent again.
+func (c *Client) judge(ctx context.Context, n *node, sent time.Time, r *Request, err *Error) bool {
+	rest := time.Duration(0)
+	again := false
+	switch {
+	case err.Status == 0 && ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || c.now().Sub(sent) < r.wait+slowMin):
+		return false // the caller's end says nothing of the node
+	case err.Status == 0: // unreachable, or no answer
+		rest = c.nodes.failed(n, sent)
+		again = true
+	case err.Code == ErrOverloaded, err.Code == ErrRateLimited:
+		c.nodes.busy(n, err.RetryAfter)
+		again = true
+	case err.Code == ErrNotFresh:
+		again = true
+	case err.Code == ErrFeatureLevel, err.Code == ErrNotEnoughReplicas:
+		c.nodes.well(n) // the cluster's state, on every node
+	case err.Status == http.StatusServiceUnavailable, err.Status == http.StatusGatewayTimeout:
+		rest = c.nodes.failed(n, sent) // no leader, leaving, loading; cut off from the leader
+		again = true
+	case err.Code == ErrInternal: // a bug, which every node has
+	case err.Applied == Unknown:
+		again = true
+	default:
+		c.nodes.well(n) // it works, and refused
+	}
+	if err.Applied == Unknown && r.Repeat == RepeatNever {
+		again = false
+	}
+	if rest > 0 {
+		c.log.Info("node rests", "node", n.addr, "for", rest, "error", err)
+	}
+	return again
+}
+
+// decided tells whether a refusal of a request with a key also says what became
+// of earlier attempts under it: the machine keeps what it answers, and a request
+// that is malformed was so the first time.
+func decided(err *Error) bool {
+	switch err.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout:
+		return false
+	}
+	return err.Status >= 400 && err.Status < 500 && err.Code != ErrRateLimited && err.Code != ErrBadAnswer
+}
+
+// pause is how long to wait after a round that failed.
+func (c *Client) pause(round int, last *Error) time.Duration {
+	d := min(pauseMin<<min(round, 16), pauseMax)
+	if last != nil {
+		d = max(d, min(last.RetryAfter, pauseMax))
+	}
+	return d
+}
+
+// sleep waits, and tells whether the context lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,298 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked lists the nodes that were asked, in order.
+func (f *fakes) asked() (all []int) {
+	for _, s := range f.requests() {
+		all = append(all, s.node)
+	}
+	return all
+}
+
+// What is tried again, and what the error says when all fails.
+func TestRetryRules(t *testing.T) {
+	enqueue := func(c *Client) error { _, err := c.Enqueue(t.Context(), "q", []byte("x")); return err }
+	unkeyed := func(c *Client) error { c.opts.keys = false; return enqueue(c) }
+	ack := func(c *Client) error { _, err := c.Ack(t.Context(), "r.1.x"); return err }
+	acked := answer{status: 200, body: `{"results":[{"id":"D-1","status":200}]}`}
+	look := func(c *Client) error { _, err := c.Queue(t.Context(), "q"); return err }
+	queue := answer{status: 200, body: `{"queue":"q"}`}
+	drop := func(c *Client) error { _, err := c.DeleteQueue(t.Context(), "q", false); return err }
+
+	noLeader := problemOf(503, ErrNoLeader, NotApplied, true)
+	timeout := problemOf(504, ErrCommitTimeout, Unknown, true)
+	for _, tc := range []struct {
+		name   string
+		call   func(*Client) error
+		script []answer
+		asked  []int   // nodes
+		code   Code    // of the error, "" for none
+		what   Applied // of the error
+	}{
+		{"well", enqueue, []answer{created}, []int{0}, "", ""},
+		{"503 goes on to the next", unkeyed, []answer{noLeader, created}, []int{0, 1}, "", ""},
+		{"leaving", unkeyed, []answer{problemOf(503, ErrLeaving, NotApplied, true), created}, []int{0, 1}, "", ""},
+		{"overloaded", unkeyed, []answer{problemOf(503, ErrOverloaded, NotApplied, true), created}, []int{0, 1}, "", ""},
+		{"rate limited", unkeyed, []answer{problemOf(429, ErrRateLimited, NotApplied, true), created}, []int{0, 1}, "", ""},
+		{"not fresh", look, []answer{problemOf(503, ErrNotFresh, NotApplied, true), queue}, []int{0, 1}, "", ""},
+		{"full is the caller's to know", enqueue, []answer{problemOf(429, ErrQueueFull, NotApplied, true)}, []int{0}, ErrQueueFull, NotApplied},
+		{"memory too", enqueue, []answer{problemOf(507, ErrMemoryLimit, NotApplied, true)}, []int{0}, ErrMemoryLimit, NotApplied},
+		{"replicas too", enqueue, []answer{problemOf(503, ErrNotEnoughReplicas, NotApplied, true)}, []int{0}, ErrNotEnoughReplicas, NotApplied},
+		{"refused", enqueue, []answer{problemOf(422, ErrInvalidOption, NotApplied, false)}, []int{0}, ErrInvalidOption, NotApplied},
+		{"a bug", enqueue, []answer{problemOf(500, ErrInternal, Unknown, false)}, []int{0}, ErrInternal, Unknown},
+
+		{"unknown with a key", enqueue, []answer{timeout, created}, []int{0, 1}, "", ""},
+		{"hang-up with a key", enqueue, []answer{hangUp, created}, []int{0, 1}, "", ""},
+		{"unknown without a key", unkeyed, []answer{timeout, created}, []int{0}, ErrCommitTimeout, Unknown},
+		{"hang-up without a key", unkeyed, []answer{hangUp, created}, []int{0}, ErrNoAnswer, Unknown},
+		{"a second delete might hit another queue", drop, []answer{hangUp, {status: 200, body: `{"queue":"q","deleted":1}`}}, []int{0}, ErrNoAnswer, Unknown},
+		{"an ack is done once anyway", ack, []answer{hangUp, acked}, []int{0, 1}, "", ""},
+		{"a read", look, []answer{hangUp, timeout, queue}, []int{0, 1, 2}, "", ""},
+		{"a proxy's 502", look, []answer{{status: 502, body: "<html>"}, queue}, []int{0, 1}, "", ""},
+		{"a proxy's 502 leaves it open", unkeyed, []answer{{status: 502, body: "<html>"}, created}, []int{0}, ErrBadAnswer, Unknown},
+		{"not raftq", unkeyed, []answer{{status: 404, body: "404 page not found"}, created}, []int{0}, ErrBadAnswer, NotApplied},
+		{"a redirect is not followed", unkeyed, []answer{{status: 307, header: [2]string{"Location", "/x"}}, created}, []int{0}, ErrBadAnswer, Unknown},
+
+		// What an earlier attempt left open stays open, unless the key settles it.
+		{"open, then no leader", ack, []answer{hangUp, noLeader}, nil, ErrNoLeader, Unknown},
+		{"open, then refused by the machine", enqueue, []answer{hangUp, problemOf(409, ErrNotUnique, NotApplied, false)}, []int{0, 1}, ErrNotUnique, NotApplied},
+		{"open, then not let in", enqueue, []answer{hangUp, problemOf(401, ErrUnauthenticated, NotApplied, false)}, []int{0, 1}, ErrUnauthenticated, Unknown},
+		{"open, then gone", ack, []answer{hangUp, problemOf(410, ErrJobGone, NotApplied, false)}, []int{0, 1}, ErrJobGone, Unknown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := startFakes(t, 3, tc.script...)
+			c := fakeClient(t, f)
+			err := tc.call(c)
+			if got := f.asked(); tc.asked != nil && !slices.Equal(got, tc.asked) {
+				t.Errorf("asked nodes %v, want %v", got, tc.asked)
+			}
+			var e *Error
+			switch {
+			case tc.code == "" && err != nil:
+				t.Error(err)
+			case tc.code == "":
+			case !errors.As(err, &e) || !errors.Is(err, tc.code) || e.Code != tc.code || e.Applied != tc.what:
+				t.Errorf("%v, want %s, applied %s", err, tc.code, tc.what)
+			case tc.asked != nil && e.Attempts != len(tc.asked):
+				t.Errorf("%d attempts, want %d", e.Attempts, len(tc.asked))
+			}
+		})
+	}
+}
+
+// All attempts of a call are alike to the byte, but for the node: else the same key
+// would stand for other content.
+func TestAttemptsAreAlike(t *testing.T) {
+	for name, do := range map[string]func(context.Context, *Client) error{
+		"enqueue": func(ctx context.Context, c *Client) error {
+			_, err := c.Enqueue(ctx, "q", []byte("x"), Delay(time.Second))
+			return err
+		},
+		"nack": func(ctx context.Context, c *Client) error { _, err := c.Nack(ctx, "r.1.x", nil); return err },
+		"batch": func(ctx context.Context, c *Client) error {
+			_, err := c.EnqueueBatch(ctx, "q", []NewJob{{Body: []byte("x")}})
+			return err
+		},
+		"dequeue": func(ctx context.Context, c *Client) error {
+			_, err := c.Dequeue(ctx, "q", Wait(time.Second))
+			return err
+		},
+	} {
+		f := startFakes(t, 3, problemOf(504, ErrCommitTimeout, Unknown, true), hangUp, problemOf(503, ErrNoLeader, NotApplied, true), answer{status: 200, body: `{"results":[{"status":200}]}`})
+		c := fakeClient(t, f)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := do(ctx, c)
+		if name != "dequeue" && err != nil { // its last answer is no frame
+			t.Errorf("%s: %v", name, err)
+		}
+		got := f.requests()
+		if len(got) != 4 {
+			t.Fatalf("%s: %d requests", name, len(got))
+		}
+		for _, s := range got[1:] {
+			if s.path != got[0].path || s.query != got[0].query || s.body != got[0].body || s.header.Get("Idempotency-Key") != got[0].header.Get("Idempotency-Key") {
+				t.Errorf("%s:\n%+v\n%+v", name, got[0], s)
+			}
+		}
+		hasKey, hasAttempt := got[0].header.Get("Idempotency-Key") != "", strings.Contains(got[0].query, "attempt_id=")
+		if hasKey == (name == "dequeue") || hasAttempt != (name == "dequeue") {
+			t.Errorf("%s: %+v", name, got[0])
+		}
+	}
+}
+
+// Keys differ from call to call, and the caller's own is sent as it is.
+func TestKeys(t *testing.T) {
+	f := startFakes(t, 1, created)
+	c := fakeClient(t, f)
+	for range 3 {
+		if _, err := c.Enqueue(t.Context(), "q", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Enqueue(t.Context(), "q", nil, IdempotencyKey("mine")); err != nil {
+		t.Fatal(err)
+	}
+	c.opts.keys = false
+	if _, err := c.Enqueue(t.Context(), "q", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), "q", nil, IdempotencyKey("mine")); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, s := range f.requests() {
+		keys = append(keys, s.header.Get("Idempotency-Key"))
+	}
+	if keys[0] == keys[1] || keys[1] == keys[2] || len(keys[0]) < 20 || !slices.Equal(keys[3:], []string{"mine", "", "mine"}) {
+		t.Error(keys)
+	}
+}
+
+// Nobody listens: nothing was done, and the error says so.
+func TestUnreachable(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	c := newTestClient(t, addr, WithRetryFor(0))
+	_, err = c.Enqueue(t.Context(), "q", nil, IdempotencyKey("k"))
+	var e *Error
+	if !errors.As(err, &e) || e.Code != ErrUnreachable || e.Applied != NotApplied || !e.Retryable || e.Attempts != 1 || e.Node != addr {
+		t.Errorf("%+v", e)
+	}
+	// A node that comes back is found again.
+	c = newTestClient(t, addr, WithRetryFor(time.Minute))
+	done := make(chan error, 1)
+	go func() { _, err := c.Enqueue(t.Context(), "q", nil); done <- err }()
+	eventually(t, 5*time.Second, "a failure", func() bool {
+		c.nodes.mu.Lock()
+		defer c.nodes.mu.Unlock()
+		return c.nodes.all[0].fails > 1
+	})
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(201)
+		_, _ = w.Write([]byte(created.body))
+	})}
+	go func() { _ = srv.Serve(ln) }()
+	defer srv.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A call ends with its context, says why, and whether it may have been done.
+func TestContextEnds(t *testing.T) {
+	f := startFakes(t, 1, hang)
+	c := fakeClient(t, f, WithAttemptTimeout(30*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Enqueue(ctx, "q", nil)
+	var e *Error
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNoAnswer) || !errors.As(err, &e) || e.Applied != Unknown {
+		t.Error(err)
+	}
+	why := errors.New("why")
+	ctx2, cancel2 := context.WithCancelCause(t.Context())
+	go func() {
+		eventually(t, 5*time.Second, "the request", func() bool { return len(f.requests()) > 1 })
+		cancel2(why)
+	}()
+	_, err = c.Enqueue(ctx2, "q", nil)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, ErrNoAnswer) {
+		t.Error(err)
+	}
+	_, err = c.Enqueue(ctx2, "q", nil)
+	if !errors.Is(err, why) || !errors.Is(err, ErrUnreachable) || !errors.As(err, &e) || e.Applied != NotApplied {
+		t.Errorf("over before it began: %v", err)
+	}
+	if n := len(f.requests()); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	if c.nodes.all[0].fails != 0 {
+		t.Error("the node is blamed for the caller's end")
+	}
+}
+
+// A node that hangs is left for another within the caller's time, and passed over
+// afterwards.
+func TestHungNode(t *testing.T) {
+	f := startFakes(t, 2, hang, created)
+	c := fakeClient(t, f, WithAttemptTimeout(30*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err := c.Enqueue(ctx, "q", nil); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d < slowMin || d > 2500*time.Millisecond {
+		t.Errorf("took %v", d)
+	}
+	if _, err := c.Enqueue(ctx, "q", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.asked(); !slices.Equal(got, []int{0, 1, 1}) {
+		t.Error(got)
+	}
+}
+
+// The node is told how long it has: the caller's time, the call's, or the client's.
+func TestTimeoutIsSent(t *testing.T) {
+	f := startFakes(t, 1, created)
+	c := fakeClient(t, f, WithAttemptTimeout(7*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, do := range []func() error{
+		func() error { _, err := c.Enqueue(t.Context(), "q", nil); return err },
+		func() error { _, err := c.Enqueue(t.Context(), "q", nil, Timeout(time.Second)); return err },
+		func() error { _, err := c.Enqueue(t.Context(), "q", nil, Timeout(time.Hour)); return err },
+		func() error { _, err := c.Enqueue(ctx, "q", nil); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := f.requests()
+	for i, want := range []string{"timeout=7000ms", "timeout=1000ms", "timeout=55000ms"} {
+		if got[i].query != want {
+			t.Errorf("%q, want %q", got[i].query, want)
+		}
+	}
+	if q := got[3].query; q != "timeout=5000ms" && !strings.HasPrefix(q, "timeout=4") || len(q) != len("timeout=4999ms") {
+		t.Errorf("%q of 5 s", q)
+	}
+}
+
+// Answers are bounded, whether or not they say how long they are.
+func TestAnswerIsBounded(t *testing.T) {
+	long := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(200)
+		block := make([]byte, 1<<20)
+		for range answerMax>>20 + 1 {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	}
+	f := startFakes(t, 1, answer{do: long})
+	c := fakeClient(t, f, WithRetryFor(0))
+	if _, err := c.Queue(t.Context(), "q"); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "more than") {
+		t.Error(err)
+	}
+}
