@@ -78,13 +78,13 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 }
 
 // attemptTime is how long an attempt may take. One that may be repeated leaves
-// time for another node before the caller's deadline.
+// time for another node before the caller's deadline, unless it is to wait.
 func (c *Client) attemptTime(ctx context.Context, r *Request) time.Duration {
 	d := r.Attempt
 	if d == 0 {
 		d = c.opts.attempt + attemptGrace
 	}
-	if deadline, ok := ctx.Deadline(); ok && r.Repeat != RepeatNever && len(c.nodes.all) > 1 {
+	if deadline, ok := ctx.Deadline(); ok && r.Repeat != RepeatNever && r.wait == 0 && len(c.nodes.all) > 1 {
 		d = min(d, max(time.Until(deadline)*2/3, slowMin))
 	}
 	return d

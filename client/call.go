@@ -90,26 +90,23 @@ func notUnderstood(ans *Answer, err error) *Error {
 }
 
 func metaOf(ans *Answer) Meta {
-	number := func(name string) int64 {
-		n, err := strconv.ParseInt(ans.Header.Get(name), 10, 64)
-		if err != nil {
-			return -1
-		}
-		return n
+	number := func(name string) (uint64, bool) {
+		n, err := strconv.ParseUint(ans.Header.Get(name), 10, 64)
+		return n, err == nil
 	}
 	m := Meta{
-		Index:  uint64(max(0, number("Raftq-Index"))),
-		Term:   uint64(max(0, number("Raftq-Term"))),
 		Node:   ans.Header.Get("Raftq-Node"),
 		Leader: ans.Header.Get("Raftq-Leader"),
 		Batch:  ans.Header.Get("Raftq-Batch"),
 		Replay: ans.Header.Get("Idempotent-Replay") == "true",
 		Stale:  -1,
 	}
-	if ms := number("Raftq-Time"); ms >= 0 {
-		m.Time = time.UnixMilli(ms).UTC()
+	m.Index, _ = number("Raftq-Index") // 0 when the answer reflects nothing
+	m.Term, _ = number("Raftq-Term")
+	if ms, ok := number("Raftq-Time"); ok {
+		m.Time = time.UnixMilli(int64(ms)).UTC()
 	}
-	if ms := number("Raftq-Stale-Ms"); ms >= 0 {
+	if ms, ok := number("Raftq-Stale-Ms"); ok {
 		m.Stale = time.Duration(ms) * time.Millisecond
 	}
 	return m

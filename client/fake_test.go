@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -113,4 +114,12 @@ func fixed(o *clientOptions) {
 func fakeClient(t *testing.T, f *fakes, opts ...Option) *Client {
 	t.Helper()
 	return newTestClient(t, f.endpoints(), append([]Option{fixed}, opts...)...)
+}
+
+func mustURL(s string) *url.URL {
+	u, err := url.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return u
 }

@@ -59,6 +59,9 @@ func (l *leases) begin(h *hold, cancel context.CancelCauseFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.cancel = cancel
+	if _, ours := l.held[h]; !ours {
+		cancel(ErrLeaseLost) // just now
+	}
 }
 
 func (l *leases) lookSoon() {
@@ -90,7 +93,9 @@ func (l *leases) run() {
 func (l *leases) look(now time.Time) (wait time.Duration, again bool) {
 	stale, lost, due := l.sort(now)
 	for _, h := range stale {
-		l.r.giveBack(h)
+		if !l.r.giveBack(h) {
+			l.lookSoon() // it was begun just now
+		}
 	}
 	for _, h := range lost {
 		l.lost(h, "no node extended it in time")
@@ -177,7 +182,7 @@ func (l *leases) extend(due extension) {
 	ctx, cancel := context.WithDeadline(r.settling, due.before)
 	defer cancel()
 	sent := r.k.c.now()
-	all, failed, err := r.k.c.settleItems(ctx, &o, string(VerbExtend), items, RepeatAlways)
+	all, failed, err := r.k.c.settleItems(ctx, &o, VerbExtend, items)
 	if err != nil {
 		r.stats.failures.Add(1)
 		r.k.c.log.Warn("leases were not extended", "consumer", r.k.name, "jobs", len(items), "error", err)

@@ -118,15 +118,10 @@ func cutText(s string) string {
 	return s
 }
 
-// repeat tells how a settlement may be repeated. The second time an ack finds the
-// job acked and an extend extends it again; all others might hit the next holder's
-// hand-out of a job named by id, or be answered as a lost lease.
-func (s *Settlement) repeat() Repeat {
-	if s.Verb == VerbAck || s.Verb == VerbExtend {
-		return RepeatAlways
-	}
-	return RepeatKeyed
-}
+// sure tells whether doing it a second time is answered as the first: an ack finds
+// the job acked, an extend extends it again. All others find a receipt worthless by
+// then, or the next holder's job when it is named by id.
+func (v Verb) sure() bool { return v == VerbAck || v == VerbExtend }
 
 // Ack says that a job is done. Ref is its receipt.
 func (c *Client) Ack(ctx context.Context, ref string, opts ...WriteOption) (Settled, error) {
@@ -146,7 +141,7 @@ func (c *Client) Nack(ctx context.Context, ref string, cause error, opts ...Nack
 	}
 	it := s.item()
 	it.Delay = o.delay
-	return c.settleItem(ctx, &o, VerbNack, it, s.repeat())
+	return c.settleItem(ctx, &o, VerbNack, it)
 }
 
 // Release gives a job back that was not worked on. No failure is counted.
@@ -175,12 +170,12 @@ func (c *Client) settleOne(ctx context.Context, s Settlement, opts []WriteOption
 	for _, f := range opts {
 		f.writeOption(&o)
 	}
-	return c.settleItem(ctx, &o, s.Verb, s.item(), s.repeat())
+	return c.settleItem(ctx, &o, s.Verb, s.item())
 }
 
 // settleItem settles one job; its refusal is the error.
-func (c *Client) settleItem(ctx context.Context, o *call, verb Verb, it item, repeat Repeat) (Settled, error) {
-	all, failed, err := c.settleItems(ctx, o, string(verb), []item{it}, repeat)
+func (c *Client) settleItem(ctx context.Context, o *call, verb Verb, it item) (Settled, error) {
+	all, failed, err := c.settleItems(ctx, o, verb, []item{it})
 	switch {
 	case err != nil:
 		return Settled{}, err
@@ -200,52 +195,83 @@ func (c *Client) Settle(ctx context.Context, list []Settlement, opts ...WriteOpt
 	for _, f := range opts {
 		f.writeOption(&o)
 	}
-	route, repeat := string(list[0].Verb), RepeatAlways
+	verb := list[0].Verb
 	for i := range list {
-		if list[i].Verb != list[0].Verb {
-			route = "settle"
-		}
-		if list[i].repeat() != RepeatAlways {
-			repeat = RepeatKeyed
+		if list[i].Verb != verb {
+			verb = verbMixed
 		}
 	}
 	items := make([]item, len(list))
 	for i := range list {
 		items[i] = list[i].item()
-		if route == "settle" {
+		if verb == verbMixed {
 			items[i].Op = list[i].Verb
 		}
 	}
-	all, failed, err := c.settleItems(ctx, &o, route, items, repeat)
+	all, failed, err := c.settleItems(ctx, &o, verb, items)
 	if err != nil {
 		return nil, err
 	}
 	return all, failed.or()
 }
 
-// settleItems posts items to a route. It is the caller who says what is wrong with
-// items that failed.
-func (c *Client) settleItems(ctx context.Context, o *call, route string, items []item, repeat Repeat) ([]Settled, *BatchError, error) {
+// verbMixed is the route of items with verbs of their own.
+const verbMixed = Verb("settle")
+
+// settleItems posts items. It is the caller who says what is wrong with those that
+// failed.
+func (c *Client) settleItems(ctx context.Context, o *call, verb Verb, items []item) ([]Settled, *BatchError, error) {
 	c.defaultConsistency(o)
-	r := c.begin(ctx, o, http.MethodPost, "/v1/"+route, repeat)
-	if err := r.jsonBody(map[string]any{"items": items}); err != nil {
+	r, err := c.settleRequest(ctx, o, verb, items)
+	if err != nil {
 		return nil, nil, err
 	}
-	var got struct {
-		Results []itemResult `json:"results"`
-	}
+	var got settleAnswer
 	ans, err := c.send(ctx, o, r, &got)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(got.Results) != len(items) {
-		return nil, nil, notUnderstood(ans, fmt.Errorf("%d results for %d items", len(got.Results), len(items)))
+	return got.results(ans, len(items))
+}
+
+// settleRequest makes the request of settlements.
+func (c *Client) settleRequest(ctx context.Context, o *call, verb Verb, items []item) (*Request, error) {
+	repeat, key := RepeatAlways, false
+	for i := range items {
+		v := verb
+		if verb == verbMixed {
+			v = items[i].Op
+		}
+		if !v.sure() {
+			key = true
+			if items[i].ID != "" {
+				repeat = RepeatKeyed
+			}
+		}
+	}
+	r := c.begin(ctx, o, http.MethodPost, "/v1/"+string(verb), repeat)
+	if key && r.Key == "" && c.opts.keys {
+		r.Key, r.Repeat = newKey(), RepeatKeyed // not for its effect, but for its answer
+	}
+	return r, r.jsonBody(struct {
+		Items []item `json:"items"`
+	}{items})
+}
+
+// settleAnswer is the answer to settlements.
+type settleAnswer struct {
+	Results []itemResult `json:"results"`
+}
+
+func (a *settleAnswer) results(ans *Answer, n int) ([]Settled, *BatchError, error) {
+	if len(a.Results) != n {
+		return nil, nil, notUnderstood(ans, fmt.Errorf("%d results for %d items", len(a.Results), n))
 	}
 	now := metaOf(ans).Time
-	all := make([]Settled, len(items))
-	failed := &BatchError{Total: len(items)}
-	for i := range got.Results {
-		res := &got.Results[i]
+	all := make([]Settled, n)
+	failed := &BatchError{Total: n}
+	for i := range a.Results {
+		res := &a.Results[i]
 		if res.Status >= 300 {
 			failed.add(i, res.ID, res.error(ans))
 			continue

@@ -83,11 +83,11 @@ func (s *settler) next(timer *time.Timer) (settling, bool) {
 	}
 }
 
-// send settles jobs, however long that takes, within reason.
+// send settles jobs by one request, made again under the same key however long it
+// takes, within reason.
 func (s *settler) send(verb Verb, list []settling) {
-	r := s.r
+	r, c := s.r, s.r.k.c
 	defer r.stats.settling.Add(-int64(len(list)))
-	repeat := (&Settlement{Verb: verb}).repeat()
 	items := make([]item, len(list))
 	var last time.Time
 	r.leases.mu.Lock()
@@ -98,23 +98,35 @@ func (s *settler) send(verb Verb, list []settling) {
 		}
 	}
 	r.leases.mu.Unlock()
-	for tries := 0; ; tries++ {
-		o := call{consistency: r.k.opts.consistency}
-		all, failed, err := r.k.c.settleItems(r.settling, &o, string(verb), items, repeat)
-		if err == nil {
+	o := call{consistency: r.k.opts.consistency}
+	req, err := c.settleRequest(r.settling, &o, verb, items)
+	for tries := 0; err == nil; tries++ {
+		var all []Settled
+		var failed *BatchError
+		if all, failed, err = s.try(req, len(items)); err == nil {
 			s.count(verb, list, all, failed)
 			return
 		}
 		var e *Error
 		errors.As(err, &e)
 		r.stats.failures.Add(1)
-		giveUp := r.settling.Err() != nil || lasting(e) || r.k.c.now().After(last.Add(settleAfter)) || e.Applied == Unknown && verb != VerbAck
-		r.k.c.log.Warn("jobs were not settled", "consumer", r.k.name, "as", verb, "jobs", len(list), "give_up", giveUp, "error", err)
-		if giveUp || !sleep(r.settling, r.k.c.pause(tries, e)) {
-			r.stats.unsettled.Add(uint64(len(list)))
-			return
+		c.log.Warn("jobs are not settled yet", "consumer", r.k.name, "as", verb, "jobs", len(list), "error", err)
+		if !lasting(e) && c.now().Before(last.Add(settleAfter)) && sleep(r.settling, c.pause(tries, e)) {
+			err = nil
 		}
 	}
+	r.stats.unsettled.Add(uint64(len(list)))
+	c.log.Error("jobs were not settled", "consumer", r.k.name, "as", verb, "jobs", len(list), "error", err)
+}
+
+func (s *settler) try(req *Request, n int) ([]Settled, *BatchError, error) {
+	var o call
+	var got settleAnswer
+	ans, err := s.r.k.c.send(s.r.settling, &o, req, &got)
+	if err != nil {
+		return nil, nil, err
+	}
+	return got.results(ans, n)
 }
 
 // count counts what became of jobs.
