@@ -31,12 +31,17 @@ func (c *core) applyEntries(ents []*pb.Entry) {
 			c.onHead(&a)
 		}
 		c.confirmed = a.Position
+		was, _ := c.member(c.changes.id)
 		if e.GetType() != pb.EntryNormal {
-			c.applyConfChange(e)
+			c.applyConfChange(e, &a)
 		}
+		if a.Members != nil {
+			c.setMembers(a.Members)
+		}
+		c.changeCommitted(e, &a, was)
 		c.snaps.bytes += int64(len(e.GetData())) + 32
 		c.snaps.entries++
-		if len(e.GetData()) > 0 && e.GetType() == pb.EntryNormal {
+		if a.Header != (fsm.BatchHeader{}) {
 			c.onCommitted(&a)
 		}
 		if c.fail != nil {
@@ -50,9 +55,10 @@ func (c *core) applyEntries(ents []*pb.Entry) {
 // apply gives the next entry to the machine; false when the replica cannot go
 // on.
 func (c *core) apply(e *pb.Entry) (fsm.Applied, bool) {
-	var data []byte // the machine does not look at conf changes
-	if e.GetType() == pb.EntryNormal {
-		data = e.GetData()
+	data, err := batchOf(e)
+	if err != nil {
+		c.halt(err)
+		return fsm.Applied{}, false
 	}
 	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch})
 	if err != nil {
@@ -97,26 +103,17 @@ func (c *core) onCommitted(a *fsm.Applied) {
 // the machine shows an epoch for its own id that it did not start, with a boot
 // counter not below its own.
 func (c *core) checkForeignEpoch() {
-	s, ok := c.machine.Session(c.cfg.id)
-	if ok && s.Epoch != c.origin.epoch && s.Epoch>>32 >= c.origin.epoch>>32 {
-		c.halt(fmt.Errorf("this data directory is old or a copy: the cluster has seen start %d of node %s, and this is start %d; remove the copy, or let the node join as a new member",
-			s.Epoch>>32, c.cfg.name, c.origin.epoch>>32))
+	if s, ok := c.machine.Session(c.cfg.id); ok {
+		c.checkEpoch(s.Epoch)
 	}
 }
 
-func (c *core) applyConfChange(e *pb.Entry) {
-	var cc interface {
-		pb.ConfChangeI
-		proto.Message
-	} = &pb.ConfChangeV2{}
-	if e.GetType() == pb.EntryConfChange {
-		cc = &pb.ConfChange{}
+// checkEpoch takes an epoch that this node has in somebody's state.
+func (c *core) checkEpoch(epoch uint64) {
+	if epoch != c.origin.epoch && epoch>>32 >= c.origin.epoch>>32 {
+		c.halt(fmt.Errorf("this data directory is old or a copy: the cluster has seen start %d of node %s, and this is start %d; remove the copy, or let the node join as a new member",
+			epoch>>32, c.cfg.name, c.origin.epoch>>32))
 	}
-	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-		c.halt(fmt.Errorf("conf change at %d: %w", e.GetIndex(), err))
-		return
-	}
-	c.conf = c.rn.ApplyConfChange(cc)
 }
 
 // snaps is what the core knows of snapshots: when to take one, which are being
@@ -126,8 +123,9 @@ type snaps struct {
 	entries   uint64
 	lastBytes int64 // size of the last snapshot file
 	lastIndex uint64
-	writing   bool  // until the marker is durable
-	retryAt   int64 // boot ns, after a failure
+	wanted    uint64 // one at this index or behind it is asked for
+	writing   bool   // until the marker is durable
+	retryAt   int64  // boot ns, after a failure
 	saved     *snapshotSaved
 	loaded    []loadedSnapshot
 	sentAt    int64 // boot ns: a follower was last sent a snapshot or is catching up from one
@@ -161,23 +159,23 @@ func (c *core) maybeSnapshot() {
 	s := &c.snaps
 	limit := max(c.cfg.snapBytes, s.lastBytes)
 	place := int64(0)
-	for _, m := range c.machine.Members() {
+	for _, m := range c.members {
 		if m.ID < c.cfg.id {
 			place++
 		}
 	}
 	limit += limit / 8 * min(place, 7)
-	due := s.bytes >= limit || c.cfg.snapEntries > 0 && s.entries >= c.cfg.snapEntries
+	due := s.bytes >= limit || c.cfg.snapEntries > 0 && s.entries >= c.cfg.snapEntries || s.wanted > s.lastIndex
 	if !due || s.writing || c.now.boot < s.retryAt {
 		return
 	}
 	m := c.committed()
-	if m.Position().Index <= s.lastIndex {
-		return // the newest committed copy is the one written last
+	if i := m.Position().Index; i <= s.lastIndex || s.wanted > s.lastIndex && i < s.wanted {
+		return // the newest committed copy is the one written last, or not new enough
 	}
 	s.writing = true
 	s.bytes, s.entries, s.lastIndex = 0, 0, m.Position().Index
-	c.out.snapshot = &snapshotJob{machine: m.Copy(), pos: m.Position(), conf: c.conf}
+	c.out.snapshot = &snapshotJob{machine: m.Copy(), pos: m.Position(), conf: confOf(m.Members())}
 }
 
 func (c *core) onSnapshotSaved(e snapshotSaved) {
@@ -238,12 +236,13 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 		panic(fmt.Sprintf("BUG: installing machine %d for snapshot %d over %d", p.Index, meta.GetIndex(), c.machine.Position().Index))
 	}
 	c.machine, c.conf, c.confirmed = m, meta.GetConfState(), m.Position()
-	c.snaps.bytes, c.snaps.entries = 0, 0
+	c.snaps.bytes, c.snaps.entries, c.snaps.lastIndex = 0, 0, meta.GetIndex()
 	c.stats.installs++
-	for _, mb := range m.Members() {
-		if mb.ID != c.cfg.id && c.peers[mb.ID] == nil {
-			c.peers[mb.ID] = &peerState{heard: c.now.boot}
-		}
+	c.setMembers(m.Members())
+	c.out.removed = m.RemovedMembers()
+	if q := &c.changes; q.under != nil && q.index != 0 && q.index <= meta.GetIndex() {
+		q.under.unknown("committed or not while this node caught up by a snapshot; look at the members")
+		q.under = nil
 	}
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
 	c.checkForeignEpoch()

@@ -27,6 +27,7 @@ import (
 //
 //	lock      flock of the running process
 //	boot      the boot counter: how often this node started
+//	join      while the node joins: what it is known by until it has an id
 //	note      lost-tail note of the log
 //	log/wal   the log
 //	log/snap  snapshots
@@ -40,6 +41,17 @@ type dataDir struct {
 func (d *dataDir) walDir() string  { return filepath.Join(d.path, "log", "wal") }
 func (d *dataDir) snapDir() string { return filepath.Join(d.path, "log", "snap") }
 func (d *dataDir) note() string    { return filepath.Join(d.path, "note") }
+func (d *dataDir) boots() string   { return filepath.Join(d.path, "boot") }
+func (d *dataDir) join() string    { return filepath.Join(d.path, "join") }
+
+// hasLog tells whether the node has begun to be a member.
+func (d *dataDir) hasLog() (bool, error) {
+	_, err := os.Stat(filepath.Join(d.path, "log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 func (d *dataDir) close() error { return d.lock.Close() }
 
@@ -49,15 +61,34 @@ type identity struct {
 	Cluster uint64 `json:"cluster"`
 	Node    uint64 `json:"node"`
 	Name    string `json:"name"`
+	// Token is a hash of the cluster token, for a node that joined: the id of a
+	// first member follows from it.
+	Token string `json:"token,omitempty"`
 }
 
 const identityFormat = 1
+
+func tokenHash(token string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(token)) }
+
+// check tells whether a data directory is this node's.
+func (was identity) check(cfg Config, dir string) error {
+	ours := was.Token == tokenHash(cfg.ClusterToken)
+	if was.Token == "" {
+		ours = was.Node == nodeID(cfg.ClusterToken, was.Name)
+	}
+	switch {
+	case was.Format != identityFormat:
+		return fmt.Errorf("data directory %s is of format %d, this build knows %d", dir, was.Format, identityFormat)
+	case was.Name != cfg.Name || !ours:
+		return fmt.Errorf("data directory %s belongs to node %q (%016x) of cluster %016x, not to node %q: the name or the cluster token has changed", dir, was.Name, was.Node, was.Cluster, cfg.Name)
+	}
+	return nil
+}
 
 // booted is what a start found, ready for a core.
 type booted struct {
 	core    coreConfig
 	cluster uint64
-	members []fsm.Member
 	log     *wal.Log
 	storage *raft.MemoryStorage
 	dir     *dataDir
@@ -79,20 +110,20 @@ func boot(cfg Config) (_ *booted, err error) {
 			_ = dir.close()
 		}
 	}()
-	members, cluster := cfg.members()
-	self := identity{identityFormat, cluster, nodeID(cfg.ClusterToken, cfg.Name), cfg.Name}
 	bootID, err := readBootID()
 	if err != nil {
 		return nil, err
 	}
 	opts := wal.Options{Dir: dir.walDir(), NotePath: dir.note(), SegmentBytes: cfg.SegmentBytes, ArchiveDir: cfg.WALArchive, BootID: bootID, Logger: cfg.Logger}
-	if _, err := os.Stat(filepath.Join(dir.path, "log")); errors.Is(err, os.ErrNotExist) {
-		if err := genesis(dir, opts, self, members); err != nil {
+	if there, err := dir.hasLog(); err != nil {
+		return nil, err
+	} else if !there {
+		if err := genesis(dir, cfg); err != nil {
 			return nil, fmt.Errorf("first start in %s: %w", dir.path, err)
 		}
-		opts.Fresh = true
-	} else if err != nil {
-		return nil, err
+	}
+	if _, err := os.Stat(dir.boots()); errors.Is(err, os.ErrNotExist) {
+		opts.Fresh = true // built and never opened: there is no note yet
 	}
 	// What a crash left half-written.
 	if _, err := snapshot.Clean(dir.snapDir()); err != nil {
@@ -106,20 +137,20 @@ func boot(cfg Config) (_ *booted, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir.walDir(), err)
 	}
-	b := &booted{cluster: cluster, log: log, dir: dir, storage: raft.NewMemoryStorage()}
+	b := &booted{log: log, dir: dir, storage: raft.NewMemoryStorage()}
 	defer func() {
 		if err != nil {
 			_ = log.Close()
 		}
 	}()
-	var was identity
-	if err := json.Unmarshal(st.Metadata, &was); err != nil {
+	var self identity
+	if err := json.Unmarshal(st.Metadata, &self); err != nil {
 		return nil, fmt.Errorf("the log's metadata: %w", err)
 	}
-	if was != self {
-		return nil, fmt.Errorf("data directory %s belongs to node %q (%x) of cluster %x, not to node %q (%x) of cluster %x: name, cluster token or the initial members (names and peer addresses) have changed",
-			dir.path, was.Name, was.Node, was.Cluster, self.Name, self.Node, self.Cluster)
+	if err := self.check(cfg, dir.path); err != nil {
+		return nil, err
 	}
+	b.cluster = self.Cluster
 	machine, _, err := readMachine(snapshot.Path(dir.snapDir(), st.Marker.Index))
 	if err != nil {
 		return nil, err
@@ -132,11 +163,10 @@ func boot(cfg Config) (_ *booted, err error) {
 	if err := b.storage.Append(st.Entries); err != nil {
 		return nil, err
 	}
-	counter, err := nextBoot(dir.path)
+	counter, err := nextBoot(dir.boots())
 	if err != nil {
 		return nil, err
 	}
-	b.members = machine.Members()
 	base := bootBase(st, machine, now)
 	b.core = coreConfig{
 		id: self.Node, name: cfg.Name,
@@ -160,7 +190,7 @@ func bootBase(st *wal.State, m *fsm.Machine, now reading) timeBase {
 	pos := m.Position()
 	last := wal.TimeBase{Index: pos.Index, Term: pos.Term, StampMs: pos.TimeMs, BootNs: now.boot}
 	for _, e := range st.Entries {
-		if h, err := fsm.ReadBatchHeader(e.GetData()); err == nil && e.GetType() == pb.EntryNormal {
+		if h, ok := stampOf(e); ok {
 			last = wal.TimeBase{Index: e.GetIndex(), Term: e.GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}
 		}
 	}
@@ -170,55 +200,6 @@ func bootBase(st *wal.State, m *fsm.Machine, now reading) timeBase {
 		return timeBase{TimeBase: *st.Base}
 	}
 	return timeBase{TimeBase: last, lost: st.Base == nil || !st.SameBoot}
-}
-
-// genesis makes the log directory of a first member: a snapshot at index 1, term
-// 1, the same bytes on all first members, and a log that starts there.
-func genesis(dir *dataDir, opts wal.Options, self identity, members []fsm.Member) error {
-	tmp := filepath.Join(dir.path, "log.tmp")
-	if err := os.RemoveAll(tmp); err != nil {
-		return err
-	}
-	// A note of an earlier log would judge this one.
-	if err := removeFile(dir.note()); err != nil {
-		return err
-	}
-	snaps := filepath.Join(tmp, "snap")
-	if err := os.MkdirAll(snaps, 0o700); err != nil {
-		return err
-	}
-	machine := fsm.New(members)
-	pos := machine.Position()
-	conf := &pb.ConfState{}
-	for _, m := range members {
-		conf.Voters = append(conf.Voters, m.ID)
-	}
-	if _, err := snapshot.Write(snaps, snapshot.Header{ClusterID: self.Cluster, Index: pos.Index, Term: pos.Term, ConfState: conf}, nil, machine.Encode); err != nil {
-		return err
-	}
-	meta, err := json.Marshal(self)
-	if err != nil {
-		return err
-	}
-	opts.Dir = filepath.Join(tmp, "wal")
-	hs := &pb.HardState{Term: new(pos.Term), Vote: new(uint64(0)), Commit: new(pos.Index)}
-	// The log is closed again before the rename: a directory renamed under an
-	// open one breaks its next segment.
-	if err := wal.Create(opts, meta, hs, wal.Marker{Index: pos.Index, Term: pos.Term, ConfState: conf}); err != nil {
-		return err
-	}
-	if err := removeFile(dir.note()); err != nil {
-		return err
-	}
-	for _, d := range []string{snaps, opts.Dir, tmp} {
-		if err := syncDir(d); err != nil {
-			return err
-		}
-	}
-	if err := os.Rename(tmp, filepath.Join(dir.path, "log")); err != nil {
-		return err
-	}
-	return syncDir(dir.path)
 }
 
 // readMachine verifies a snapshot file whole and decodes it.
@@ -253,8 +234,7 @@ func openDataDir(path string) (*dataDir, error) {
 
 // nextBoot counts this start, durably, before anything of its epoch leaves the
 // process.
-func nextBoot(dir string) (uint64, error) {
-	path := filepath.Join(dir, "boot")
+func nextBoot(path string) (uint64, error) {
 	n := uint64(0)
 	if b, err := os.ReadFile(path); err == nil {
 		if n, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 16); err != nil {
@@ -266,21 +246,26 @@ func nextBoot(dir string) (uint64, error) {
 	if n++; n > 1<<16-1 {
 		return 0, fmt.Errorf("boot counter %s is used up after %d starts: replace this member by a new one", path, n-1)
 	}
+	return n, writeFile(path, fmt.Appendln(nil, n))
+}
+
+// writeFile replaces a small file, durably.
+func writeFile(path string, b []byte) error {
 	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	_, err = fmt.Fprintln(f, n)
+	_, err = f.Write(b)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return 0, err
+		return err
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
-		return 0, err
+		return err
 	}
-	return n, syncDir(dir)
+	return syncDir(filepath.Dir(path))
 }
 
 func syncDir(path string) error {

@@ -52,13 +52,23 @@ func (c *core) wrote(ents []*pb.Entry) {
 		c.writtenNow(c.confirmed)
 	}
 	for i := len(ents) - 1; i >= 0; i-- {
-		h, err := fsm.ReadBatchHeader(ents[i].GetData())
-		if err != nil || ents[i].GetType() != pb.EntryNormal {
+		h, ok := stampOf(ents[i])
+		if !ok {
 			continue
 		}
 		l.base = timeBase{TimeBase: wal.TimeBase{Index: ents[i].GetIndex(), Term: ents[i].GetTerm(), StampMs: h.TimeMs, BootNs: now.boot}}
 		return
 	}
+}
+
+// stampOf returns the header of an entry's batch; false: it has no stamp.
+func stampOf(e *pb.Entry) (fsm.BatchHeader, bool) {
+	data, err := batchOf(e)
+	if err != nil {
+		return fsm.BatchHeader{}, false // applying it will say why
+	}
+	h, err := fsm.ReadBatchHeader(data)
+	return h, err == nil
 }
 
 // settleClock fixes log time for this term; false while it must ask first.

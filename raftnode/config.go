@@ -55,27 +55,42 @@ func (cfg Config) withDefaults() (Config, error) {
 	case cfg.ElectionTimeout < 2*cfg.Heartbeat:
 		return cfg, fmt.Errorf("election-timeout %v is shorter than two heartbeats of %v", cfg.ElectionTimeout, cfg.Heartbeat)
 	}
-	names := map[string]bool{}
-	found := false
-	for _, m := range cfg.InitialCluster {
-		if u, err := url.Parse(m.Peer); err != nil || u.Host == "" || u.Scheme != "http" {
-			return cfg, fmt.Errorf("initial-cluster: peer address %q of %q is not http://host:port", m.Peer, m.Name)
-		}
-		if m.Name == "" || names[m.Name] {
-			return cfg, fmt.Errorf("initial-cluster: name %q is empty or there twice", m.Name)
-		}
-		names[m.Name] = true
-		if m.Name == cfg.Name {
-			found = true
-			if m.Peer != cfg.AdvertisePeer {
-				return cfg, fmt.Errorf("initial-cluster says %q for this node %q, advertise-peer says %q", m.Peer, m.Name, cfg.AdvertisePeer)
-			}
-		}
-	}
-	if !found {
-		return cfg, fmt.Errorf("initial-cluster does not name this node %q", cfg.Name)
+	if err := checkPeer(cfg.AdvertisePeer); err != nil {
+		return cfg, fmt.Errorf("advertise-peer: %w", err)
 	}
 	return cfg, nil
+}
+
+func checkPeer(peer string) error {
+	if u, err := url.Parse(peer); err != nil || u.Host == "" || u.Scheme != "http" {
+		return fmt.Errorf("%q is not http://host:port", peer)
+	}
+	return nil
+}
+
+// checkGenesis checks the first members. Once there is a data directory they are
+// not looked at any more: the member table says who is where.
+func (cfg Config) checkGenesis() error {
+	names := map[string]bool{}
+	for _, m := range cfg.InitialCluster {
+		if err := checkPeer(m.Peer); err != nil {
+			return fmt.Errorf("initial-cluster: peer address of %q: %w", m.Name, err)
+		}
+		if m.Name == "" || names[m.Name] {
+			return fmt.Errorf("initial-cluster: name %q is empty or there twice", m.Name)
+		}
+		names[m.Name] = true
+		if m.Name == cfg.Name && m.Peer != cfg.AdvertisePeer {
+			return fmt.Errorf("initial-cluster says %q for this node %q, advertise-peer says %q", m.Peer, m.Name, cfg.AdvertisePeer)
+		}
+	}
+	if !names[cfg.Name] {
+		return fmt.Errorf("initial-cluster does not name this node %q", cfg.Name)
+	}
+	if len(names) > membersMax {
+		return fmt.Errorf("initial-cluster has %d members, a cluster has at most %d", len(names), membersMax)
+	}
+	return nil
 }
 
 func setDefault[T comparable](v *T, to T) {

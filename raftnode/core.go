@@ -75,6 +75,9 @@ type core struct {
 	clock   logClock
 	reads   reads
 	snaps   snaps
+	members []fsm.Member // the table as of the last committed entry
+	changes changes
+	moving  *move // nil: nobody waits for a transfer
 	peers   map[uint64]*peerState
 	chains  chainRing
 	appends []*appendJob // not durable yet, oldest first
@@ -87,10 +90,14 @@ type core struct {
 func newCore(cfg coreConfig) (*core, error) {
 	c := &core{cfg: cfg, log: cfg.log, now: cfg.now, machine: cfg.machine, conf: cfg.conf,
 		confirmed: cfg.machine.Position(), tickAt: cfg.now.boot, noLead: cfg.now.boot, peers: map[uint64]*peerState{}}
-	members := int64(max(len(cfg.conf.GetVoters())+len(cfg.conf.GetLearners()), 1))
-	// At least the sum of all nodes' batch windows, so that a batch is never
-	// dropped for want of room while the log moves.
-	c.uncommittedMax = uint64(members * inflightMax * batchWindow)
+	if cfg.machine.Removed(cfg.id) {
+		return nil, ErrRemoved
+	}
+	if err := checkConf(cfg.conf, cfg.machine.Members()); err != nil {
+		return nil, fmt.Errorf("snapshot %d: %w", c.confirmed.Index, err)
+	}
+	c.setMembers(cfg.machine.Members())
+	c.out.members = nil // the transport has it
 	var err error
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:            cfg.id,
@@ -109,7 +116,7 @@ func newCore(cfg coreConfig) (*core, error) {
 		MaxCommittedSizePerReady:  4 << 20,
 		MaxInflightMsgs:           512,
 		MaxInflightBytes:          64 << 20,
-		MaxUncommittedEntriesSize: c.uncommittedMax,
+		MaxUncommittedEntriesSize: membersMax * inflightMax * batchWindow, // raft's cannot be changed; ours follows the members
 		Logger:                    raftLogger{cfg.log.Sugar()},
 	})
 	if err != nil {
@@ -118,17 +125,12 @@ func newCore(cfg coreConfig) (*core, error) {
 	st := c.rn.BasicStatus()
 	c.term, c.role, c.leader, c.commit = st.GetTerm(), st.RaftState, st.Lead, st.GetCommit()
 	c.lastAppended, _ = cfg.storage.LastIndex()
-	for _, m := range cfg.machine.Members() {
-		if m.ID != cfg.id {
-			c.peers[m.ID] = &peerState{}
-		}
-	}
 	c.clock.base = cfg.base
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
 	// An answer to a ReadIndex of an earlier process may still be on its way.
 	c.reads.round = cfg.epoch >> 32 << 48
-	c.snaps.lastBytes = cfg.snapLast
+	c.snaps.lastBytes, c.snaps.lastIndex = cfg.snapLast, c.confirmed.Index
 	if c.checkForeignEpoch(); c.fail != nil {
 		return nil, c.fail
 	}
@@ -193,13 +195,21 @@ func (c *core) handle(e any) {
 	case peerStatus:
 		c.onPeerStatus(e.status)
 	case statusAsked:
-		e.reply(c.ownStatus())
+		e.reply(c.ownStatus(e.from))
 	case viewAsked:
 		e.reply(c.view())
+	case changeAsked:
+		c.onChange(e.change)
+	case moveAsked:
+		c.onMove(e.move)
+	case snapshotAsked:
+		c.snaps.wanted = max(c.snaps.wanted, e.index)
 	case transferAsked:
 		c.transfer()
 	case leaveAsked:
 		c.leave()
+	case stayAsked:
+		c.leaving = false
 	case failed:
 		c.halt(e.err)
 	default:
@@ -252,6 +262,10 @@ func (c *core) tick() {
 	c.parkedTick()
 	c.readsTick()
 	c.leaderTick()
+	c.changesTick()
+	if c.snaps.wanted > c.snaps.lastIndex {
+		c.maybeSnapshot()
+	}
 }
 
 // flush packs what waits, and runs raft until it has nothing to say.
@@ -261,6 +275,7 @@ func (c *core) flush() {
 			c.observe()
 			c.pack()
 			c.propose()
+			c.proposeChange()
 			if !c.rn.HasReady() {
 				break
 			}
@@ -305,7 +320,7 @@ func (c *core) send(m *pb.Message) {
 			c.rn.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
 		}
 	case m.GetType() == pb.MsgSnap:
-		c.out.snapshots = append(c.out.snapshots, m)
+		c.sendSnapshot(m)
 	default:
 		c.out.sends = append(c.out.sends, m)
 	}
@@ -327,6 +342,7 @@ func (c *core) appendEntries(m *pb.Message) {
 		}
 	}
 	c.wrote(ents)
+	c.changeAppended(ents)
 	if c.spec.on && len(ents) > 0 {
 		c.provenBy(c.lastAppended)
 	}
@@ -394,6 +410,7 @@ func (c *core) observe() {
 	}
 	c.originLeaderChanged()
 	c.readsLeaderChanged()
+	c.changesLeaderChanged()
 }
 
 // watchDisk hands leadership over when an append hangs longer than an election
@@ -429,17 +446,4 @@ func (c *core) transfer() {
 		c.log.Info("transferring leadership", zap.String("to", c.nameOf(to)))
 		c.rn.TransferLeader(to)
 	}
-}
-
-// nameOf returns a member's name, for people.
-func (c *core) nameOf(id uint64) string {
-	if id == 0 {
-		return ""
-	}
-	for _, m := range c.machine.Members() {
-		if m.ID == id {
-			return m.Name
-		}
-	}
-	return fmt.Sprintf("%x", id)
 }

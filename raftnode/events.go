@@ -50,14 +50,24 @@ type (
 	}
 	// peerStatus is what a peer said of itself.
 	peerStatus struct{ status status }
-	// statusAsked wants the node's own status.
-	statusAsked struct{ reply func(status) }
+	// statusAsked wants the node's own status, for a peer.
+	statusAsked struct {
+		from  uint64
+		reply func(status)
+	}
 	// viewAsked wants what /v1/cluster shows.
 	viewAsked struct{ reply func(Status) }
+	// changeAsked wants a change of the members, moveAsked another leader.
+	changeAsked struct{ change *change }
+	moveAsked   struct{ move *move }
+	// snapshotAsked wants a snapshot at index or behind it, for a node that joins.
+	snapshotAsked struct{ index uint64 }
 	// transferAsked moves leadership away before a stop.
 	transferAsked struct{}
-	// leaveAsked refuses what waits: the node stops.
+	// leaveAsked refuses what waits and what comes: the node stops, or is drained.
 	leaveAsked struct{}
+	// stayAsked lets a drained node serve again.
+	stayAsked struct{}
 	// failed: an I/O error ends the replica.
 	failed struct{ err error }
 )
@@ -93,6 +103,8 @@ type outputs struct {
 	done      []*request    // answered: wake them
 	reads     []*read       // answered
 	snapshot  *snapshotJob
-	dropped   []uint64 // received snapshots that raft ignored: their files are free
-	ask       bool     // ask all peers for their status now
+	dropped   []uint64     // received snapshots that raft ignored: their files are free
+	ask       bool         // ask all peers for their status now
+	members   []fsm.Member // the committed table, when it has changed
+	removed   []uint64     // who has gone from it for good
 }

@@ -23,6 +23,8 @@ type lead struct {
 	undo   []undoNext  // next as it was before props, in case Step refuses
 	ticked bool        // an empty batch for due timers is under way
 	away   map[uint64]uint64
+
+	learners map[uint64]*catchUp
 }
 
 type nextBatch struct{ epoch, number uint64 }
@@ -49,7 +51,7 @@ func (c *core) heard(id uint64) {
 }
 
 func (c *core) startLeading() {
-	c.lead = &lead{term: c.term, next: map[uint64]nextBatch{}, away: map[uint64]uint64{}}
+	c.lead = &lead{term: c.term, next: map[uint64]nextBatch{}, away: map[uint64]uint64{}, learners: map[uint64]*catchUp{}}
 	c.clock.settled, c.clock.asked = false, 0
 	for _, p := range c.peers {
 		p.heard = c.now.boot
@@ -108,6 +110,9 @@ func (c *core) takeBatch(data []byte) {
 		return
 	}
 	was := l.next[h.Origin]
+	if _, member := c.machine.Member(h.Origin); !member || c.removing(h.Origin) {
+		return // it would have no effect
+	}
 	switch {
 	case h.Number == 0 && h.Epoch>>32 > was.epoch>>32:
 	case h.Epoch == was.epoch && h.Number == was.number && h.Number > 0:
@@ -168,7 +173,7 @@ func (c *core) leaderTick() {
 		l.ticked = true
 		c.ownBatch()
 	}
-	for _, m := range c.machine.Members() {
+	for _, m := range c.members {
 		p := c.peers[m.ID]
 		if p == nil || c.now.boot-p.heard <= 2*c.cfg.heartbeatNs+2*c.cfg.tickNs {
 			continue

@@ -38,6 +38,8 @@ type Node struct {
 	dir     *dataDir
 	view    atomic.Pointer[view]
 	held    heldFiles
+	removed atomic.Pointer[map[uint64]bool] // all ids that were members once; a map is never changed
+	newest  atomic.Uint64                   // index of the newest snapshot file that has a marker
 
 	quit     chan struct{} // close: the run goroutine ends
 	quitOnce sync.Once
@@ -82,6 +84,8 @@ func Open(cfg Config) (*Node, error) {
 		quit: make(chan struct{}), done: make(chan struct{})}
 	n.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	n.view.Store(&view{})
+	n.removed.Store(&map[uint64]bool{})
+	n.setRemoved(b.core.machine.RemovedMembers())
 	if n.core, err = newCore(b.core); err != nil {
 		b.close()
 		return nil, err
@@ -92,8 +96,9 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n.writer.report = func(jobs []*appendJob) { n.box.post(appended{jobs}) }
 	n.writer.fail = func(err error) { n.box.post(failed{fmt.Errorf("write the log: %w", err)}) }
+	n.newest.Store(b.core.machine.Position().Index)
 	n.writer.marked = n.prune
-	if n.peers, err = newTransport(n, b.members); err != nil {
+	if n.peers, err = newTransport(n, b.core.machine); err != nil {
 		b.close()
 		return nil, err
 	}
@@ -136,6 +141,13 @@ func (n *Node) run() {
 func (n *Node) perform(out *outputs) {
 	if len(out.appends) > 0 {
 		n.writer.push(out.appends)
+	}
+	if out.members != nil {
+		// Before the messages: some may be the first to a new member.
+		n.peers.setMembers(out.members)
+	}
+	if len(out.removed) > 0 {
+		n.setRemoved(out.removed)
 	}
 	if len(out.sends) > 0 {
 		n.peers.send(out.sends)
@@ -227,8 +239,13 @@ func (n *Node) end(err error) {
 			e.reply(status{})
 		case viewAsked:
 			e.reply(Status{})
+		case changeAsked:
+			e.change.refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+		case moveAsked:
+			e.move.reply(fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped))
 		}
 	}
+	c.endChanges()
 	for _, r := range reads {
 		if r.empty != nil {
 			if r.empty.state == reqWaiting {
@@ -357,34 +374,6 @@ func (n *Node) Err() error {
 	}
 }
 
-// Drain prepares a stop: leadership moves to another voter, parked requests and
-// what is not packed are answered with CodeLeaving, and so are new ones. It
-// returns when nothing of this node's own is unapplied, or with ctx.
-func (n *Node) Drain(ctx context.Context) error {
-	n.box.post(transferAsked{})
-	began := time.Now()
-	if err := n.await(ctx, func(v *view) bool { return !v.isLeader || time.Since(began) > n.cfg.ElectionTimeout }); err != nil {
-		return err
-	}
-	n.box.post(leaveAsked{})
-	return n.await(ctx, func(v *view) bool { return v.leaving && (v.settled || !v.ready) })
-}
-
-func (n *Node) await(ctx context.Context, ok func(*view) bool) error {
-	t := time.NewTicker(n.cfg.Tick)
-	defer t.Stop()
-	for !ok(n.view.Load()) {
-		select {
-		case <-t.C:
-		case <-n.done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // Close drains, stops everything and closes the log. Stop the front ends
 // between Drain and Close, so that no answer is cut off.
 func (n *Node) Close(ctx context.Context) error {
@@ -435,6 +424,7 @@ func throttle(rate int) func(int) {
 // counted: some may have been received and never installed, and the two that have
 // a marker must not go for them.
 func (n *Node) prune(index, oldest uint64, received bool) {
+	n.newest.Store(index)
 	if received {
 		n.held.drop(index)
 	}

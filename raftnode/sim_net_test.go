@@ -148,7 +148,7 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 // status brings a question to a peer and its answer back.
 func (t *network) status(from, to *simNode, end func(*status)) {
 	t.carry(from, to, false, 0, func() {
-		to.post(statusAsked{func(s status) {
+		to.post(statusAsked{from.id, func(s status) {
 			t.carry(to, from, false, 0, func() { end(&s) })
 		}})
 	})

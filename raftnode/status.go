@@ -20,6 +20,9 @@ type status struct {
 	Version string       `json:"version"`
 	Feature uint32       `json:"feature"`
 	Bytes   int64        `json:"bytes"`
+	// Yours is the epoch that the asking node has in this node's state, 0 = none.
+	Yours    uint64 `json:"yours,omitempty"`
+	Draining bool   `json:"draining,omitempty"`
 }
 
 type statusBase struct {
@@ -59,12 +62,15 @@ func (r *chainRing) forget(index uint64) {
 	}
 }
 
-func (c *core) ownStatus() status {
+func (c *core) ownStatus(forPeer uint64) status {
 	m := c.committed()
 	pos := m.Position()
 	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, m.Chain()},
-		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(),
+		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(), Draining: c.leaving,
 		Base: statusBase{c.clock.base.Index, c.clock.base.Term, c.now.boot - c.clock.base.BootNs, c.clock.base.lost}}
+	if session, ok := m.Session(forPeer); ok {
+		s.Yours = session.Epoch
+	}
 	for _, p := range c.chains.points {
 		if p.Index > 0 && p.Index <= c.confirmed.Index {
 			s.Chains = append(s.Chains, p)
@@ -82,6 +88,7 @@ func (c *core) onPeerStatus(s status) {
 	}
 	p.status, p.heardStatus = s, c.now.boot
 	p.wallOffset = s.WallMs - c.now.boot/1e6
+	c.checkEpoch(s.Yours)
 	differ := 0
 	for _, id := range c.conf.GetVoters() {
 		if q := c.peers[id]; q != nil && c.differs(q.status.Chains) {
@@ -118,6 +125,8 @@ type NodeStatus struct {
 	ID                     uint64
 	Name, Client, Peer     string
 	Learner, Leader, Alive bool
+	Standby                bool // a learner that becomes a voter only when asked to
+	Draining               bool
 	Match, Applied         uint64
 	ChainIndex, ChainHash  uint64
 	Version                string
@@ -130,13 +139,13 @@ func (c *core) view() Status {
 		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr progress) { match[id] = pr.Match })
 	}
 	machine := c.committed()
-	for i, m := range machine.Members() {
-		n := NodeStatus{ID: m.ID, Name: m.Name, Peer: m.Peer, Learner: m.Learner, Leader: m.ID == c.leader}
+	for i, m := range c.members {
+		n := NodeStatus{ID: m.ID, Name: m.Name, Peer: m.Peer, Learner: m.Learner, Standby: m.Standby, Leader: m.ID == c.leader}
 		session, ok := machine.Session(m.ID)
 		if ok {
 			n.Client, n.Version = session.Start.Client, session.Start.Version
 		}
-		st := c.ownStatus()
+		st := c.ownStatus(0)
 		n.Alive = true
 		if m.ID != c.cfg.id {
 			st = status{}
@@ -146,6 +155,7 @@ func (c *core) view() Status {
 				n.Alive = p.heardStatus > 0 && c.now.boot-p.heardStatus < 3e9
 			}
 		}
+		n.Draining = st.Draining
 		n.Applied, n.ChainIndex, n.ChainHash = st.Applied, st.Chain.Index, st.Chain.Hash
 		n.Match = st.Applied
 		if x, ok := match[m.ID]; ok {

@@ -3,13 +3,16 @@ package raftnode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -27,31 +30,44 @@ import (
 // transport carries raft messages, batches and snapshots between members by
 // rafthttp, and a small status each second beside it on the same listener.
 type transport struct {
-	n      *Node
-	raft   *rafthttp.Transport
-	ln     net.Listener
-	srv    *http.Server
-	peers  map[uint64]*statusPoll
-	client *http.Client
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	errs   chan error
+	n       *Node
+	raft    *rafthttp.Transport
+	ln      net.Listener
+	srv     *http.Server
+	peers   map[uint64]*peerLink // of the core's goroutine
+	client  *http.Client
+	lending chan struct{} // a place for each snapshot that a joining node fetches
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	errs    chan error
 }
 
-// statusPoll asks one peer for its status.
-type statusPoll struct {
-	url string
-	ask chan struct{}
+// peerLink is what there is of one peer beside rafthttp's own.
+type peerLink struct {
+	peer atomic.Pointer[string] // URL
+	ask  chan struct{}          // for its status, now
+	gone chan struct{}          // closed: it is no member any more
 }
 
-const statusPath = "/raftq/status"
+const (
+	statusPath   = "/raftq/status"
+	snapshotPath = "/raftq/snapshot"
 
-func newTransport(n *Node, members []fsm.Member) (*transport, error) {
+	// As rafthttp's own requests have them.
+	fieldFrom    = "X-Server-From"
+	fieldCluster = "X-Etcd-Cluster-Id"
+
+	// removedGrace is how long a removed peer's connections stay, so that it
+	// learns from its own log, and its clients get their last answers.
+	removedGrace = time.Second
+)
+
+func newTransport(n *Node, m *fsm.Machine) (*transport, error) {
 	quiet := n.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
-	t := &transport{n: n, peers: map[uint64]*statusPoll{}, errs: make(chan error, 1)}
+	t := &transport{n: n, peers: map[uint64]*peerLink{}, errs: make(chan error, 1), lending: make(chan struct{}, lendingMax)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	t.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}, Timeout: 2 * time.Second}
+	t.client = newPeerClient()
 	self := types.ID(n.id)
 	t.raft = &rafthttp.Transport{
 		Logger:      quiet,
@@ -75,14 +91,10 @@ func newTransport(n *Node, members []fsm.Member) (*transport, error) {
 	if err := t.raft.Start(); err != nil {
 		return nil, err
 	}
-	for _, m := range members {
-		if m.ID != n.id {
-			t.peers[m.ID] = &statusPoll{url: strings.TrimSuffix(m.Peer, "/") + statusPath, ask: make(chan struct{}, 1)}
-			t.raft.AddPeer(types.ID(m.ID), []string{m.Peer})
-		}
-	}
+	t.setMembers(m.Members())
 	mux := http.NewServeMux()
 	mux.HandleFunc(statusPath, t.serveStatus)
+	mux.HandleFunc(snapshotPath, t.serveSnapshot)
 	mux.Handle("/", t.raft.Handler())
 	t.srv = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: zap.NewStdLog(quiet)}
 	return t, nil
@@ -97,12 +109,44 @@ func (t *transport) start() {
 	t.wg.Go(func() {
 		select {
 		case err := <-t.errs:
-			t.n.box.post(failed{fmt.Errorf("peers: %w", err)})
+			// The one thing that rafthttp reports: a peer's answer that this node
+			// was removed.
+			t.n.log.Warn("a peer refuses this node", zap.Error(err))
+			t.n.box.post(failed{ErrRemoved})
 		case <-t.ctx.Done():
 		}
 	})
+}
+
+func newPeerClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext}, Timeout: 2 * time.Second}
+}
+
+// setMembers follows the member table: connections to who is new, new addresses,
+// none to who has gone. Names in addresses are looked up at each dial.
+func (t *transport) setMembers(table []fsm.Member) {
+	there := map[uint64]bool{}
+	for _, m := range table {
+		there[m.ID] = true
+		p := t.peers[m.ID]
+		switch {
+		case m.ID == t.n.id:
+		case p == nil:
+			p = &peerLink{ask: make(chan struct{}, 1), gone: make(chan struct{})}
+			p.peer.Store(&m.Peer)
+			t.peers[m.ID] = p
+			t.raft.AddPeer(types.ID(m.ID), []string{m.Peer})
+			t.wg.Go(func() { t.poll(m.ID, p) })
+		case *p.peer.Load() != m.Peer:
+			p.peer.Store(&m.Peer)
+			t.raft.UpdatePeer(types.ID(m.ID), []string{m.Peer})
+		}
+	}
 	for id, p := range t.peers {
-		t.wg.Go(func() { t.poll(id, p) })
+		if !there[id] {
+			close(p.gone)
+			delete(t.peers, id)
+		}
 	}
 }
 
@@ -122,30 +166,59 @@ func (t *transport) send(ms []*pb.Message) { t.raft.Send(ms) }
 // case, or the follower would stay in StateSnapshot for ever.
 func (t *transport) sendSnapshot(m *pb.Message) {
 	index, to := m.GetSnapshot().GetMetadata().GetIndex(), m.GetTo()
-	f, err := os.Open(snapshot.Path(t.n.dir.snapDir(), index))
-	if err == nil {
-		var st os.FileInfo
-		if st, err = f.Stat(); err == nil {
-			t.n.held.hold(index)
-			t.n.log.Info("sending a snapshot", zap.Uint64("index", index), zap.String("to", types.ID(to).String()), zap.Int64("bytes", st.Size()))
-			sm := snap.NewMessage(m, f, st.Size())
-			t.raft.SendSnapshot(sm)
-			t.wg.Go(func() {
-				<-sm.CloseNotify()
-				t.n.held.drop(index)
-			})
-			return
-		}
-		f.Close()
+	err := errors.New("the node is no peer")
+	if t.raft.Get(types.ID(to)) != nil {
+		err = t.sendFile(m, index, to)
 	}
-	t.n.log.Error("snapshot not sent", zap.Uint64("index", index), zap.Error(err))
-	t.n.box.post(snapshotSent{to, false})
+	if err != nil {
+		t.n.log.Error("snapshot not sent", zap.Uint64("index", index), zap.Error(err))
+		t.n.box.post(snapshotSent{to, false})
+	}
+}
+
+func (t *transport) sendFile(m *pb.Message, index, to uint64) error {
+	f, err := os.Open(snapshot.Path(t.n.dir.snapDir(), index))
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	t.n.held.hold(index)
+	t.n.log.Info("sending a snapshot", zap.Uint64("index", index), zap.String("to", types.ID(to).String()), zap.Int64("bytes", st.Size()))
+	sm := snap.NewMessage(m, f, st.Size())
+	t.raft.SendSnapshot(sm)
+	t.wg.Go(func() {
+		<-sm.CloseNotify()
+		t.n.held.drop(index)
+	})
+	return nil
+}
+
+// peerAsks reads who asks. A removed member is told so, which ends it.
+func (t *transport) peerAsks(w http.ResponseWriter, r *http.Request) (from uint64, ok bool) {
+	w.Header().Set(fieldCluster, types.ID(t.n.cluster).String())
+	if cluster := r.Header.Get(fieldCluster); cluster != "" && cluster != types.ID(t.n.cluster).String() {
+		http.Error(w, "another cluster", http.StatusPreconditionFailed)
+		return 0, false
+	}
+	id, err := types.IDFromString(r.Header.Get(fieldFrom))
+	if err == nil && t.n.isRemoved(uint64(id)) {
+		http.Error(w, "removed member", http.StatusGone)
+		return 0, false
+	}
+	return uint64(id), true
 }
 
 // serveStatus answers a peer's question.
 func (t *transport) serveStatus(w http.ResponseWriter, r *http.Request) {
+	from, ok := t.peerAsks(w, r)
+	if !ok {
+		return
+	}
 	ch := make(chan status, 1)
-	if !t.n.box.post(statusAsked{func(s status) { ch <- s }}) {
+	if !t.n.box.post(statusAsked{from, func(s status) { ch <- s }}) {
 		http.Error(w, errStopped.Error(), http.StatusServiceUnavailable)
 		return
 	}
@@ -165,41 +238,75 @@ func (t *transport) askAll() {
 	}
 }
 
-func (t *transport) poll(id uint64, p *statusPoll) {
+// poll asks one peer for its status until it is gone.
+func (t *transport) poll(id uint64, p *peerLink) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if s, err := t.fetch(p.url); err == nil && s.ID == id {
-			if s.Cluster != t.n.cluster {
-				t.n.log.Error("a peer belongs to another cluster", zap.String("peer", p.url))
-			} else {
-				t.n.box.post(peerStatus{s})
-			}
+		peer := *p.peer.Load()
+		switch s, err := fetchStatus(t.ctx, t.client, peer, t.n.id, t.n.cluster); {
+		case errors.Is(err, ErrRemoved):
+			t.n.log.Warn("a peer says that this node was removed", zap.String("peer", peer))
+			t.n.box.post(failed{ErrRemoved})
+		case errors.Is(err, errOtherCluster):
+			t.n.log.Error("a peer belongs to another cluster", zap.String("peer", peer))
+		case err == nil && s.ID == id:
+			t.n.box.post(peerStatus{s})
 		}
 		select {
 		case <-tick.C:
 		case <-p.ask:
+		case <-p.gone:
+			select {
+			case <-time.After(removedGrace):
+				t.raft.RemovePeer(types.ID(id))
+			case <-t.ctx.Done():
+			}
+			return
 		case <-t.ctx.Done():
 			return
 		}
 	}
 }
 
-func (t *transport) fetch(url string) (s status, err error) {
-	req, err := http.NewRequestWithContext(t.ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return s, err
-	}
-	req.Header.Set("X-Server-From", types.ID(t.n.id).String())
-	res, err := t.client.Do(req)
+var errOtherCluster = errors.New("it belongs to another cluster")
+
+// fetchStatus asks a peer for its status.
+func fetchStatus(ctx context.Context, client *http.Client, peer string, from, cluster uint64) (s status, err error) {
+	res, err := askPeer(ctx, client, strings.TrimSuffix(peer, "/")+statusPath, from, cluster)
 	if err != nil {
 		return s, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("status %d", res.StatusCode)
-	}
 	return s, json.NewDecoder(res.Body).Decode(&s)
+}
+
+// askPeer gets a URL of a peer that is of the same cluster.
+func askPeer(ctx context.Context, client *http.Client, url string, from, cluster uint64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set(fieldFrom, types.ID(from).String())
+	req.Header.Set(fieldCluster, types.ID(cluster).String())
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	ours := res.Header.Get(fieldCluster) == types.ID(cluster).String()
+	switch {
+	case res.StatusCode == http.StatusOK && ours:
+		return res, nil
+	case res.StatusCode == http.StatusGone && ours:
+		err = ErrRemoved
+	case res.StatusCode == http.StatusPreconditionFailed:
+		err = errOtherCluster
+	default:
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // the status says enough
+		err = fmt.Errorf("status %d %s", res.StatusCode, strings.TrimSpace(string(text)))
+	}
+	_ = res.Body.Close() // read and done with
+	return nil, err
 }
 
 // peerRaft is the node as rafthttp sees it. Nothing here blocks: rafthttp calls
@@ -211,6 +318,9 @@ type peerRaft struct{ n *Node }
 func (p peerRaft) Process(_ context.Context, m *pb.Message) error {
 	if m.GetTo() != p.n.id {
 		return fmt.Errorf("message for %x came to %x", m.GetTo(), p.n.id)
+	}
+	if p.IsIDRemoved(m.GetFrom()) {
+		return removedSender{m.GetFrom()}
 	}
 	e := received{m: m}
 	switch m.GetType() {
@@ -244,6 +354,8 @@ func (p peerRaft) load(s *pb.Snapshot) (*fsm.Machine, error) {
 	case err != nil:
 	case h.ClusterID != p.n.cluster || h.Index != meta.GetIndex() || h.Term != meta.GetTerm():
 		err = fmt.Errorf("snapshot file %s is of cluster %x, index %d, term %d, not %x, %d, %d", path, h.ClusterID, h.Index, h.Term, p.n.cluster, meta.GetIndex(), meta.GetTerm())
+	case checkConf(meta.GetConfState(), m.Members()) != nil:
+		err = fmt.Errorf("snapshot file %s: %w", path, checkConf(meta.GetConfState(), m.Members()))
 	default:
 		return m, nil
 	}
@@ -252,7 +364,16 @@ func (p peerRaft) load(s *pb.Snapshot) (*fsm.Machine, error) {
 }
 
 // IsIDRemoved tells rafthttp whom to refuse for good.
-func (p peerRaft) IsIDRemoved(uint64) bool { return false }
+func (p peerRaft) IsIDRemoved(id uint64) bool { return p.n.isRemoved(id) }
+
+// removedSender is what rafthttp tells a removed member that sends a message.
+type removedSender struct{ id uint64 }
+
+func (e removedSender) Error() string { return fmt.Sprintf("a message of removed member %x", e.id) }
+
+func (e removedSender) WriteTo(w http.ResponseWriter) {
+	http.Error(w, "removed member", http.StatusForbidden)
+}
 
 func (p peerRaft) ReportUnreachable(id uint64) { p.n.box.post(unreachable{id}) }
 

@@ -1,0 +1,518 @@
+package raftnode
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"go.uber.org/zap"
+
+	"raftq/fsm"
+)
+
+// change is a change of the members that somebody asked for: a client, or the
+// leader itself when a learner has caught up.
+type change struct {
+	verb     fsm.MemberVerb
+	member   fsm.Member // MemberAdd: Name, Peer, Standby, Join; else ID, or Name where it is 0
+	replace  bool       // MemberAdd: a dead member of that name is removed first
+	level    uint32     // MemberAdd: feature level of the node that joins, 0 = nobody knows
+	timeout  int64      // ns
+	asked    int64      // boot ns
+	deadline int64      // boot ns
+	// reply is called once, unless it is nil. It must not block.
+	reply func(Changed, *fsm.Error)
+}
+
+// Changed is what came of a change of the members.
+type Changed struct {
+	Member  fsm.Member // as it was before, when it was removed
+	Already bool       // there was nothing to do
+	Index   uint64     // log index at or behind the change
+	Members []fsm.Member
+}
+
+// changes are made one at a time: raft refuses a second one while the first is
+// not applied, and each is judged by the table that the one before has left.
+type changes struct {
+	queue []*change // not proposed; on a leader only
+	under *change   // in the log, at index and term, and not known to be committed; nil: none
+	verb  fsm.MemberVerb
+	id    uint64 // whom it is about
+	data  []byte // of its entry, until raft hands that out
+	index uint64 // 0 until then
+	term  uint64
+	again int64 // boot ns: not before
+	away  int64 // boot ns: when a leader that serves nobody tries again to hand over
+}
+
+// changesMax bounds the queue.
+const changesMax = 16
+
+func (ch *change) refuse(code fsm.Code, format string, args ...any) {
+	if ch.reply != nil {
+		ch.reply(Changed{}, fsm.Refuse(code, format, args...))
+		ch.reply = nil
+	}
+}
+
+func (ch *change) unknown(why string) {
+	if ch.reply != nil {
+		ch.reply(Changed{}, &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: why, Unknown: true})
+		ch.reply = nil
+	}
+}
+
+func (ch *change) done(c Changed) {
+	if ch.reply != nil {
+		ch.reply(c, nil)
+		ch.reply = nil
+	}
+}
+
+// onChange takes a change, if this node leads.
+func (c *core) onChange(ch *change) {
+	ch.asked, ch.deadline = c.now.boot, c.now.boot+ch.timeout
+	switch {
+	case c.role != raft.StateLeader:
+		ch.refuse(fsm.CodeNoLeader, "this node does not lead; ask the leader")
+	case len(c.changes.queue) >= changesMax:
+		ch.refuse(fsm.CodeOverloaded, "%d changes of the members wait, the most there may be", changesMax)
+	default:
+		c.changes.queue = append(c.changes.queue, ch)
+	}
+}
+
+// changesTick ends changes whose time is over, and asks for those that need no
+// client.
+func (c *core) changesTick() {
+	q := &c.changes
+	keep := q.queue[:0]
+	for _, ch := range q.queue {
+		if ch.reply != nil && c.now.boot >= ch.deadline {
+			ch.refuse(fsm.CodeOverloaded, "not begun within the timeout of %d ms", ch.timeout/1e6)
+		} else {
+			keep = append(keep, ch)
+		}
+	}
+	clear(q.queue[len(keep):])
+	q.queue = keep
+	if q.under != nil && q.under.reply != nil && c.now.boot >= q.under.deadline {
+		q.under.unknown(fmt.Sprintf("no commit within the timeout of %d ms; it may still happen: look at the members", q.under.timeout/1e6))
+	}
+	if m := c.moving; m != nil && c.now.boot >= m.deadline {
+		c.moving = nil
+		m.reply(&fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: fmt.Sprintf("%s has not taken over within %d ms; it may still", c.nameOf(m.to), m.timeout/1e6)})
+	}
+	if c.leaving && c.role == raft.StateLeader && c.moving == nil && c.now.boot >= c.changes.away {
+		// It serves nobody; who leads must.
+		c.changes.away = c.now.boot + c.cfg.electionNs
+		c.transfer()
+	}
+	c.watchLearners()
+}
+
+// changesLeaderChanged: what is not in the log is the next leader's to do, if its
+// client asks it.
+func (c *core) changesLeaderChanged() {
+	if c.role != raft.StateLeader {
+		for _, ch := range c.changes.queue {
+			ch.refuse(fsm.CodeNoLeader, "this node does not lead any more; ask the leader")
+		}
+		c.changes.queue = nil
+	}
+	switch m := c.moving; {
+	case m == nil || c.leader == 0 || c.leader == c.cfg.id:
+	case c.leader == m.to:
+		c.moving = nil
+		m.reply(nil)
+	default:
+		c.moving = nil
+		m.reply(fsm.Refuse(fsm.CodeNoLeader, "%s leads now, not %s; ask again", c.nameOf(c.leader), c.nameOf(m.to)))
+	}
+}
+
+// proposeChange brings the next change into the log, alone in its message: raft
+// says in the entry whether it took it.
+func (c *core) proposeChange() {
+	q := &c.changes
+	if len(q.queue) == 0 || q.under != nil || c.now.boot < q.again || !c.leading() {
+		return
+	}
+	ch := q.queue[0]
+	v := c.vet(ch)
+	switch {
+	case v.wait:
+		q.again = c.now.boot + c.cfg.heartbeatNs/2
+		return
+	case v.err != nil:
+		ch.refuse(v.err.Code, "%s", v.err.Detail)
+		q.queue = q.queue[1:]
+		return
+	case v.op == nil:
+		ch.done(Changed{Member: v.member, Already: true, Index: c.confirmed.Index, Members: c.members})
+		q.queue = q.queue[1:]
+		return
+	}
+	ents := []*pb.Entry{confEntry(v.op, c.stamped(fsm.EncodeBatch(fsm.BatchHeader{Term: c.lead.term}, v.op)).GetData())}
+	err := c.rn.Step(&pb.Message{Type: pb.MsgProp.Enum(), From: new(c.cfg.id), Entries: ents})
+	if err != nil || len(ents[0].GetData()) == 0 {
+		// Leadership is on its way elsewhere, or raft has put an empty entry in the
+		// place of a change that came too early.
+		q.again = c.now.boot + c.cfg.heartbeatNs/2
+		c.log.Info("raft took no change of the members", zap.Error(err))
+		return
+	}
+	q.verb, q.id, q.data, q.index, q.term = v.op.Verb, v.op.Member.ID, ents[0].GetData(), 0, c.lead.term
+	if v.first {
+		q.under = &change{verb: v.op.Verb, deadline: ch.deadline} // and then ch again
+	} else {
+		q.under, q.queue = ch, q.queue[1:]
+	}
+	c.log.Info("changing the members", zap.String("change", memberVerb(v.op.Verb)), zap.String("member", v.member.Name))
+}
+
+func memberVerb(v fsm.MemberVerb) string {
+	return [...]string{fsm.MemberAdd: "add", fsm.MemberPromote: "promote", fsm.MemberRemove: "remove", fsm.MemberClaim: "claim"}[v]
+}
+
+// changeAppended learns where raft has put the change under way.
+func (c *core) changeAppended(ents []*pb.Entry) {
+	q := &c.changes
+	if q.under == nil || q.index != 0 {
+		return
+	}
+	for _, e := range ents {
+		if e.GetTerm() == q.term && bytes.Equal(e.GetData(), q.data) {
+			q.index, q.data = e.GetIndex(), nil
+			return
+		}
+	}
+}
+
+// changeCommitted ends the change under way when an entry at its index is
+// committed: it or, after a change of leader, another one. was is the member's
+// line before.
+func (c *core) changeCommitted(e *pb.Entry, a *fsm.Applied, was fsm.Member) {
+	q := &c.changes
+	// An entry that raft never handed out is not in a log in which a later term
+	// has begun.
+	if q.under == nil || q.index != 0 && e.GetIndex() < q.index || q.index == 0 && e.GetTerm() <= q.term {
+		return
+	}
+	ch := q.under
+	q.under = nil
+	switch {
+	case e.GetIndex() != q.index || e.GetTerm() != q.term:
+		ch.refuse(fsm.CodeNoLeader, "the leader changed before the change was committed, and it is not in the log; ask again")
+	case a.Members == nil:
+		ch.refuse(fsm.CodeInvalidRequest, "the change was refused; look at the members")
+	default:
+		member, ok := c.member(q.id)
+		if !ok {
+			member = was
+		}
+		ch.done(Changed{Member: member, Index: e.GetIndex(), Members: c.members})
+	}
+}
+
+// verdict says what to do about a change: op to log it (first: then look again),
+// err to refuse it, wait to look again later, and none of them when nothing is to
+// be done. member is whom it is about.
+type verdict struct {
+	op     *fsm.MemberChange
+	first  bool
+	err    *fsm.Error
+	wait   bool
+	member fsm.Member
+}
+
+func refusal(code fsm.Code, format string, args ...any) verdict {
+	return verdict{err: fsm.Refuse(code, format, args...)}
+}
+
+// vet judges a change by the table at the log's end. No other change can come
+// between it and the entry that it leads to.
+func (c *core) vet(ch *change) verdict {
+	if level := c.machine.FeatureLevel(); level < fsm.LevelOf(&fsm.MemberChange{}) {
+		return refusal(fsm.CodeFeatureLevel, "some member's build does not know changes of the members yet (feature level %d); upgrade all nodes first", level)
+	}
+	if ch.verb == fsm.MemberAdd {
+		return c.vetAdd(ch)
+	}
+	m, ok := c.named(ch.member)
+	if !ok {
+		if ch.verb == fsm.MemberRemove && ch.member.ID != 0 && c.machine.Removed(ch.member.ID) {
+			return verdict{member: ch.member}
+		}
+		if ch.reply == nil {
+			return verdict{}
+		}
+		return refusal(fsm.CodeMemberNotFound, "no member has the id or name; there are %s", c.describe())
+	}
+	op := &fsm.MemberChange{Verb: ch.verb, Member: fsm.Member{ID: m.ID}}
+	if ch.verb == fsm.MemberPromote {
+		if !m.Learner {
+			return verdict{member: m}
+		}
+		if why := c.lags(m); why != "" {
+			return refusal(fsm.CodeQuorumAtRisk, "%s is no voter yet: %s", m.Name, why)
+		}
+		return verdict{op: op, member: m}
+	}
+	v := c.vetRemove(m, ch.asked)
+	v.op, v.member = op, m
+	return v
+}
+
+// named finds a member by its id or, without one, by its name.
+func (c *core) named(want fsm.Member) (fsm.Member, bool) {
+	for _, m := range c.machine.Members() {
+		if want.ID != 0 && m.ID == want.ID || want.ID == 0 && m.Name == want.Name {
+			return m, true
+		}
+	}
+	return fsm.Member{}, false
+}
+
+func (c *core) vetAdd(ch *change) verdict {
+	want := ch.member
+	all := c.machine.Members()
+	for _, m := range all {
+		if want.Join != 0 && m.Join == want.Join {
+			return verdict{member: m} // its first answer was lost
+		}
+	}
+	for _, m := range all {
+		_, started := c.machine.Session(m.ID)
+		switch {
+		case m.Name == want.Name && m.Peer == want.Peer && m.Join == 0 && !started && m.Learner:
+			// Added before its node came.
+			if want.Join == 0 {
+				return verdict{member: m}
+			}
+			m.Join = want.Join
+			return verdict{op: &fsm.MemberChange{Verb: fsm.MemberClaim, Member: m}, member: m}
+		case m.Name == want.Name && !ch.replace:
+			return refusal(fsm.CodeMemberExists, "a member %s (%016x) exists; if its disk is lost, remove it first, or replace it", m.Name, m.ID)
+		case m.Name == want.Name && started && c.answers(m.ID, ch.asked):
+			return refusal(fsm.CodeMemberExists, "member %s (%016x) is alive: only a dead one is replaced", m.Name, m.ID)
+		case m.Name == want.Name && started && c.now.boot-ch.asked < c.cfg.electionNs:
+			return verdict{wait: true}
+		case m.Name == want.Name:
+			v := c.vetRemove(m, ch.asked)
+			v.op, v.member, v.first = &fsm.MemberChange{Verb: fsm.MemberRemove, Member: fsm.Member{ID: m.ID}}, m, true
+			return v
+		case m.Peer == want.Peer:
+			return refusal(fsm.CodeMemberExists, "%s is the peer address of member %s (%016x)", m.Peer, m.Name, m.ID)
+		}
+	}
+	if len(all) >= membersMax {
+		return refusal(fsm.CodeInvalidRequest, "a cluster has at most %d members", membersMax)
+	}
+	if level := c.machine.FeatureLevel(); ch.level != 0 && ch.level < level {
+		return refusal(fsm.CodeFeatureLevel, "the new node's build is older than its cluster (feature level %d, the cluster uses %d)", ch.level, level)
+	}
+	want.ID, want.Learner = c.newID(), true
+	return verdict{op: &fsm.MemberChange{Verb: fsm.MemberAdd, Member: want}, member: want}
+}
+
+// newID draws an id that nobody has or had, and whose short form, which is in the
+// ids of jobs, is no other's either.
+func (c *core) newID() uint64 {
+	for {
+		id := uint64(c.cfg.random32())<<32 | uint64(c.cfg.random32())
+		taken := id == 0 || id == raft.LocalAppendThread || id == raft.LocalApplyThread || c.machine.Removed(id)
+		for _, m := range c.machine.Members() {
+			taken = taken || uint32(m.ID) == uint32(id)
+		}
+		if !taken {
+			return id
+		}
+	}
+}
+
+// answers tells whether a member has been heard of since a moment. What was heard
+// before says nothing: it may have died since.
+func (c *core) answers(id uint64, since int64) bool {
+	p := c.peers[id]
+	return id == c.cfg.id || p != nil && p.heard > since
+}
+
+// vetRemove tells whether a member may go: those who are left must be able to
+// decide without it, and have answered since somebody asked for it.
+func (c *core) vetRemove(m fsm.Member, asked int64) verdict {
+	if m.Learner {
+		return verdict{}
+	}
+	var rest []string
+	living := 0
+	for _, v := range c.machine.Members() {
+		if v.ID == m.ID || v.Learner {
+			continue
+		}
+		state := " (not alive)"
+		if c.answers(v.ID, asked) {
+			living++
+			state = " (alive)"
+		}
+		rest = append(rest, v.Name+state)
+	}
+	need := len(rest)/2 + 1
+	switch {
+	case len(rest) == 0:
+		return refusal(fsm.CodeQuorumAtRisk, "%s is the only voter", m.Name)
+	case living < len(rest) && c.now.boot-asked < c.cfg.electionNs:
+		return verdict{wait: true}
+	case living < need:
+		return refusal(fsm.CodeQuorumAtRisk, "without %s the voters are %s: %d of %d alive, and %d are needed", m.Name, strings.Join(rest, ", "), living, len(rest), need)
+	case m.ID == c.cfg.id:
+		// It hands leadership over first; then its client asks the next leader.
+		c.transfer()
+		return verdict{wait: true}
+	}
+	return verdict{}
+}
+
+func (c *core) describe() string {
+	var names []string
+	for _, m := range c.members {
+		names = append(names, fmt.Sprintf("%s (%016x)", m.Name, m.ID))
+	}
+	return strings.Join(names, ", ")
+}
+
+// catchUp judges how far a learner lags: it has caught up when it has confirmed
+// all that the log held a little while ago. So a voter that it becomes is behind
+// the others by no more than that while, however fast the log grows.
+type catchUp struct {
+	target uint64 // the log's end, a while ago
+	at     int64  // boot ns: when that was
+	ready  bool
+	lacks  uint64 // entries
+}
+
+// catchUpHeartbeats is that while, in heartbeats.
+const catchUpHeartbeats = 3
+
+// watchLearners promotes learners that have caught up.
+func (c *core) watchLearners() {
+	l := c.lead
+	if l == nil || !c.leading() {
+		return
+	}
+	for _, m := range c.members {
+		if !m.Learner {
+			continue
+		}
+		w := l.learners[m.ID]
+		if w == nil {
+			w = &catchUp{target: c.lastAppended, at: c.now.boot}
+			l.learners[m.ID] = w
+		}
+		if c.now.boot-w.at < catchUpHeartbeats*c.cfg.heartbeatNs {
+			continue
+		}
+		w.ready, w.lacks = false, c.lastAppended
+		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr progress) {
+			if id == m.ID {
+				w.lacks = c.lastAppended - min(pr.Match, c.lastAppended)
+				w.ready = pr.State == tracker.StateReplicate && pr.Match >= w.target
+			}
+		})
+		w.target, w.at = c.lastAppended, c.now.boot
+		if m.Standby || c.lags(m) != "" || len(c.changes.queue) > 0 || c.changes.under != nil {
+			continue
+		}
+		c.log.Info("learner has caught up", zap.String("member", m.Name), zap.Uint64("lacks", w.lacks))
+		c.changes.queue = append(c.changes.queue, &change{verb: fsm.MemberPromote, member: m, deadline: 1<<63 - 1})
+	}
+}
+
+// lags says why a learner may not become a voter yet, "" when it may.
+func (c *core) lags(m fsm.Member) string {
+	s, started := c.machine.Session(m.ID)
+	w := c.lead.learners[m.ID]
+	switch {
+	case !started:
+		return "its node has not started"
+	case !c.alive(m.ID) || s.Away:
+		return "it is not alive"
+	case w == nil:
+		return "it has just come"
+	case !w.ready:
+		return fmt.Sprintf("it has not caught up, it lacks %d entries of the log", w.lacks)
+	}
+	return ""
+}
+
+// removing tells whether the entry that removes a member is on its way: what
+// comes after it has no effect.
+func (c *core) removing(id uint64) bool {
+	q := &c.changes
+	return q.under != nil && q.verb == fsm.MemberRemove && q.id == id && q.term == c.term
+}
+
+// endChanges answers who still waits when the replica ends.
+func (c *core) endChanges() {
+	for _, ch := range c.changes.queue {
+		ch.refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+	}
+	if ch := c.changes.under; ch != nil {
+		ch.unknown(errStopped.Error() + "; look at the members")
+	}
+	if c.moving != nil {
+		c.moving.reply(&fsm.Error{Code: fsm.CodeCommitTimeout, Detail: errStopped.Error(), Unknown: true})
+	}
+}
+
+// move is a transfer of leadership that somebody waits for.
+type move struct {
+	to       uint64
+	name     string // of to; "" = whoever is fit
+	timeout  int64
+	deadline int64
+	reply    func(*fsm.Error)
+}
+
+// onMove hands leadership to a voter.
+func (c *core) onMove(m *move) {
+	m.deadline = c.now.boot + m.timeout
+	if c.role != raft.StateLeader {
+		m.reply(fsm.Refuse(fsm.CodeNoLeader, "this node does not lead; ask the leader"))
+		return
+	}
+	if c.moving != nil {
+		m.reply(fsm.Refuse(fsm.CodeOverloaded, "leadership is being moved to %s", c.nameOf(c.moving.to)))
+		return
+	}
+	if m.name == "" {
+		if m.to = c.successor(); m.to == 0 {
+			m.reply(fsm.Refuse(fsm.CodeQuorumAtRisk, "no other voter is alive"))
+			return
+		}
+	} else {
+		to, ok := c.named(fsm.Member{Name: m.name})
+		switch {
+		case !ok:
+			m.reply(fsm.Refuse(fsm.CodeMemberNotFound, "no member is named %q; there are %s", m.name, c.describe()))
+			return
+		case to.Learner:
+			m.reply(fsm.Refuse(fsm.CodeQuorumAtRisk, "%s is a learner: only a voter can lead", to.Name))
+			return
+		case to.ID == c.cfg.id:
+			m.reply(nil)
+			return
+		case !c.alive(to.ID):
+			m.reply(fsm.Refuse(fsm.CodeQuorumAtRisk, "%s is not alive", to.Name))
+			return
+		}
+		m.to = to.ID
+	}
+	c.moving = m
+	c.log.Info("transferring leadership", zap.String("to", c.nameOf(m.to)))
+	c.rn.TransferLeader(m.to)
+}
