@@ -42,9 +42,10 @@ type fake struct {
 	ops      []fsm.Op
 	// answer, if set, answers ops before anything else does.
 	answer func(op fsm.Op) (fsm.Result, error)
-	err    error  // of Ready, Started and Read
-	leader string // client address of another node
-	asked  []bool // fast, of each Do
+	err    error             // of Ready, Started and Read
+	refuse func() *fsm.Error // instead of anything else
+	leader string            // client address of another node
+	asked  []bool            // fast, of each Do
 }
 
 type parkedOp struct {
@@ -68,6 +69,10 @@ func (f *fake) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struc
 	f.ops = append(f.ops, op)
 	f.asked = append(f.asked, fast)
 	f.changed.Broadcast()
+	if f.refuse != nil {
+		defer f.mu.Unlock()
+		return fsm.Result{}, f.refuse()
+	}
 	if f.answer != nil {
 		defer f.mu.Unlock()
 		return f.answer(op)
@@ -174,6 +179,9 @@ func (f *fake) back(jobs []fsm.Delivered) {
 }
 
 func (f *fake) Read(how fsm.ReadHow, fn func(m *fsm.Machine)) (fsm.Seen, error) {
+	if f.refuse != nil {
+		return fsm.Seen{}, f.refuse()
+	}
 	return fsm.Seen{}, fsm.Refuse(fsm.CodeLoading, "the fake has no machine")
 }
 
@@ -187,8 +195,14 @@ func (f *fake) GiveBack(items []fsm.Item) {
 func (f *fake) Name() string         { return "n1" }
 func (f *fake) Leader() string       { return "n2" }
 func (f *fake) LeaderClient() string { return f.leader }
-func (f *fake) Ready() error         { return f.err }
-func (f *fake) Started() error       { return f.err }
+func (f *fake) Ready() error         { return f.probe() }
+func (f *fake) Started() error       { return f.probe() }
+func (f *fake) probe() error {
+	if f.refuse != nil {
+		return f.refuse()
+	}
+	return f.err
+}
 func (f *fake) Cluster() Cluster {
 	return Cluster{ClusterID: "c0ffee", Leader: "n2", Term: 7, Nodes: []ClusterNode{{Name: "n1", Role: "voter"}}}
 }

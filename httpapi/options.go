@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +38,7 @@ const (
 	optPrefix
 	optCursor
 	optLimit
+	optError
 	// Named by the API, refused until they are built.
 	optGroup
 	optDedupID
@@ -50,25 +50,6 @@ const (
 	optMinLen
 	optionCount
 )
-
-var optionNames = [optionCount]string{"",
-	"delay", "at", "lease", "at_most_once", "ttl", "priority", "max_failures", "headers",
-	"timeout", "consistency", "atomic",
-	"max", "wait", "consumer", "queues", "encoding", "min_index", "max_stale", "batch", "force", "prefix", "cursor", "limit",
-	"group", "dedup_id", "dedup_ttl", "unique_key", "max_len", "replicate", "attempt_id", "min_len",
-}
-
-func (o option) String() string { return optionNames[o] }
-
-// optionOf returns optNone for a name that is no option.
-func optionOf(name []byte) option {
-	for o := optNone + 1; o < optionCount; o++ {
-		if string(name) == optionNames[o] {
-			return o
-		}
-	}
-	return optNone
-}
 
 // optionSet is a set of options, a bit for each.
 type optionSet uint64
@@ -119,6 +100,7 @@ type options struct {
 	batch      fsm.BatchRef
 	consumer   string
 	queues     []string
+	errorText  string
 	prefix     string
 	cursor     string
 	job        fsm.NewJob // options of a job; without queue and body
@@ -150,29 +132,30 @@ func (o *options) set(name []byte, v value, allowed optionSet) error {
 
 var headerPrefix = []byte("header.")
 
-// parse is the one place that knows each option's form and limits.
+// parse is the one place that knows where each option's value goes; its form and
+// limits are in optionFacts.
 func (o *options) parse(opt option, v value) (err error) {
-	name := opt.String()
+	f := &optionFacts[opt]
 	var n uint64
 	switch opt {
 	case optDelay:
-		o.job.DelayMs, err = v.duration(name, 0, fsm.DelayMaxMs)
+		o.job.DelayMs, err = v.duration(f)
 	case optAt:
-		if o.job.AtMs, err = v.time(name); err == nil && (o.job.AtMs <= 0 || o.job.AtMs > time.Now().UnixMilli()+fsm.DelayMaxMs) {
-			err = invalid(name, "outside 1970 to %s from now", formatDuration(fsm.DelayMaxMs))
+		if o.job.AtMs, err = v.time(f.name); err == nil && (o.job.AtMs <= 0 || o.job.AtMs > time.Now().UnixMilli()+fsm.DelayMaxMs) {
+			err = invalid(f.name, "outside 1970 to %s from now", formatDuration(fsm.DelayMaxMs))
 		}
 	case optLease:
-		o.leaseMs, err = v.duration(name, 1, fsm.LeaseMaxMs)
+		o.leaseMs, err = v.duration(f)
 		o.job.LeaseMs = o.leaseMs
 	case optAtMostOnce:
-		o.job.AtMostOnce, err = v.boolean(name)
+		o.job.AtMostOnce, err = v.boolean(f.name)
 	case optTTL:
-		o.job.TTLMs, err = v.duration(name, 1, fsm.TTLMaxMs)
+		o.job.TTLMs, err = v.duration(f)
 	case optPriority:
-		n, err = v.integer(name, 0, 9)
+		n, err = v.whole(f)
 		o.job.Priority = uint8(n)
 	case optMaxFailures:
-		n, err = v.integer(name, 0, math.MaxInt32)
+		n, err = v.whole(f)
 		if o.job.MaxFailures = int32(n); n == 0 {
 			o.job.MaxFailures = -1 // 0 says "never" on the wire, "the queue's" in an op
 		}
@@ -180,41 +163,43 @@ func (o *options) parse(opt option, v value) (err error) {
 		err = o.addHeaders(v)
 	case optTimeout:
 		var ms int64
-		ms, err = v.duration(name, 1, timeoutMax.Milliseconds())
+		ms, err = v.duration(f)
 		o.timeout = time.Duration(ms) * time.Millisecond
 	case optConsistency:
 		o.fast, err = parseConsistency(v)
 	case optAtomic:
-		o.atomic, err = v.boolean(name)
+		o.atomic, err = v.boolean(f.name)
 	case optForce:
-		o.force, err = v.boolean(name)
+		o.force, err = v.boolean(f.name)
 	case optMax:
-		n, err = v.integer(name, 1, fsm.BatchItemsMax)
+		n, err = v.whole(f)
 		o.max = int32(n)
 	case optLimit:
-		n, err = v.integer(name, 1, listMax)
+		n, err = v.whole(f)
 		o.limit = int(n)
 	case optWait:
-		o.waitMs, err = v.duration(name, 0, fsm.WaitMaxMs)
+		o.waitMs, err = v.duration(f)
 	case optConsumer:
-		o.consumer, err = boundedText(name, v, fsm.ConsumerMax)
+		o.consumer, err = v.bounded(f)
 	case optQueues:
 		err = o.addQueues(v)
 	case optEncoding:
 		if o.base64 = string(v.b) == "base64"; !o.base64 {
-			err = invalid(name, "want base64")
+			err = invalid(f.name, "want base64")
 		}
 	case optMinIndex:
-		o.minIndex, err = v.integer(name, 0, math.MaxUint64)
+		o.minIndex, err = v.whole(f)
 	case optMaxStale:
-		o.maxStaleMs, err = v.duration(name, 1, math.MaxInt32)
+		o.maxStaleMs, err = v.duration(f)
 	case optBatch:
 		var ok bool
 		if o.batch, ok = parseBatch(string(v.b)); !ok {
-			err = invalid(name, "want the Raftq-Batch field of a fast answer: node.epoch.number")
+			err = invalid(f.name, "want the Raftq-Batch field of a fast answer: node.epoch.number")
 		}
+	case optError:
+		o.errorText, err = v.cut(f)
 	case optPrefix:
-		o.prefix, err = boundedText(name, v, fsm.NameMax)
+		o.prefix, err = v.bounded(f)
 	case optCursor:
 		o.cursor, err = parseCursor(v.b)
 	}
@@ -231,14 +216,6 @@ func parseConsistency(v value) (fast bool, err error) {
 		}
 	}
 	return false, invalid("consistency", "want strong or fast")
-}
-
-func boundedText(name string, v value, most int) (string, error) {
-	b, err := v.text(name)
-	if err == nil && len(b) > most {
-		err = invalid(name, "at most %d bytes, this one has %d", most, len(b))
-	}
-	return string(b), err
 }
 
 // addHeader adds a job's header and keeps the list sorted.

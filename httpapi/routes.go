@@ -1,182 +1,167 @@
 package httpapi
 
-import (
-	"bytes"
-	"slices"
-	"strings"
-)
+import "raftq/fsm"
 
-// route is one line of the table of routes.
+// route is one line of the table of routes: how a request is served, and all
+// that /openapi.json tells of it.
 type route struct {
 	method  string
 	pattern string // {x} is one path segment, a last * the rest
 	handle  func(*call) error
 	query   optionSet // options that its query may have
+	must    optionSet // those of them that it needs
 	doc     string
-	index   int // of its metrics
+
+	takes  []media // bodies that it reads, the usual one first
+	page   string  // media type of an answer that is somebody else's
+	status int     // of a success, 200 unless set
+	shape  string  // of the answer's body; a name of shapes
+	traits trait
+	codes  []fsm.Code // refusals of its own; those of many routes are in genericCodes
+	items  []fsm.Code // of single items in a 207
+
+	index int // of its metrics
 }
 
-// reads tells whether the route changes nothing. HEAD comes here as GET.
-func (r *route) reads() bool { return r.method == "GET" }
-
-// routes is the whole surface; documents and tests are made from it.
-var routes = []route{
-	{method: "POST", pattern: "/v1/queues/{q}/enqueue", handle: (*call).enqueue, query: jobOptions | writeOptions, doc: "Enqueue the request body as one job."},
-	{method: "POST", pattern: "/v1/queues/{q}/jobs", handle: (*call).enqueueJobs, query: setOf(optAtomic) | writeOptions, doc: "Enqueue an envelope, an array or NDJSON of them, or frames."},
-	{method: "POST", pattern: "/v1/queues/{q}/dequeue", handle: (*call).dequeueOne, query: dequeueOptions | writeOptions, doc: "Take jobs of a queue."},
-	{method: "POST", pattern: "/v1/dequeue", handle: (*call).dequeueMany, query: dequeueOptions | writeOptions, doc: "Take jobs of several queues, left to right."},
-	{method: "POST", pattern: "/v1/ack", handle: (*call).ack, query: writeOptions, doc: "Done: the jobs are gone."},
-	{method: "POST", pattern: "/v1/nack", handle: (*call).nack, query: writeOptions, doc: "Failed: counted, and given back."},
-	{method: "POST", pattern: "/v1/release", handle: (*call).releaseJobs, query: writeOptions, doc: "Give jobs back without counting a failure."},
-	{method: "POST", pattern: "/v1/extend", handle: (*call).extend, query: writeOptions, doc: "Set new leases from now."},
-	{method: "GET", pattern: "/v1/jobs/{id}", handle: (*call).getJob, query: readOptions | setOf(optEncoding), doc: "Show a job."},
-	{method: "GET", pattern: "/v1/queues", handle: (*call).listQueues, query: readOptions | setOf(optPrefix, optCursor, optLimit, optMinLen, optMaxLen), doc: "List queues by name."},
-	{method: "GET", pattern: "/v1/queues/{q}", handle: (*call).getQueue, query: readOptions, doc: "Show a queue."},
-	{method: "DELETE", pattern: "/v1/queues/{q}", handle: (*call).deleteQueue, query: writeOptions | setOf(optForce), doc: "Delete a queue."},
-	{method: "GET", pattern: "/v1/log/fate", handle: (*call).fate, query: readOptions | setOf(optBatch), doc: "What became of a fast answer."},
-	{method: "GET", pattern: "/v1/cluster", handle: (*call).cluster, doc: "Show the cluster as this node sees it."},
-	{method: "GET", pattern: "/livez", handle: (*call).livez, query: anyOption, doc: "The process serves."},
-	{method: "GET", pattern: "/readyz", handle: (*call).readyz, query: anyOption, doc: "A leader is known and an entry of its term applied."},
-	{method: "GET", pattern: "/startupz", handle: (*call).startupz, query: anyOption, doc: "The log is replayed."},
-	{method: "GET", pattern: "/version", handle: (*call).version, query: anyOption, doc: "What is running."},
-	{method: "GET", pattern: "/metrics", handle: (*call).metrics, query: anyOption, doc: "Prometheus metrics."},
-	{method: "GET", pattern: "/debug/pprof/*", handle: (*call).pprof, query: anyOption, doc: "Go profiles."},
-	{method: "GET", pattern: "/debug/pprof", handle: (*call).pprof, query: anyOption, doc: "Go profiles."},
+// media is one kind of request body.
+type media struct {
+	typ     string
+	shape   string // "" is any bytes
+	example string // a whole body; sampleID and sampleReceipt stand for ones that live
 }
+
+// trait is what a route shares with others.
+type trait uint16
+
+const (
+	mayBeFast   trait = 1 << iota // 202 when the answer came before its commit
+	mayBePart                     // 207 when an item failed
+	mayBeEmpty                    // 204
+	mayLackBody                   // the request's body is optional
+	givesJobs                     // in the form that Accept asks for
+	addsJobs                      // refused when memory or disk is full
+	givesPage                     // text or bytes of others
+	readsWeak                     // of this node alone: not linearizable
+)
+
+func (t trait) has(x trait) bool { return t&x != 0 }
 
 // anyOption marks a route that reads its query itself.
 const anyOption = optionSet(1) << 63
 
-// segment is a node of the routes' tree.
-type segment struct {
-	name   string
-	next   []*segment
-	any    *segment // a parameter
-	rest   bool     // a last *
-	routes []*route // one for each method
-}
+// reads tells whether the route changes nothing. HEAD comes here as GET.
+func (r *route) reads() bool { return r.method == "GET" }
 
-// buildTree numbers the routes and makes a tree of them.
-func buildTree(table []route) *segment {
-	root := &segment{}
-	for i := range table {
-		table[i].index = i
-		at := root
-		for name := range strings.SplitSeq(table[i].pattern[1:], "/") {
-			at = at.child(name)
-		}
-		at.routes = append(at.routes, &table[i])
-	}
-	return root
-}
+const (
+	mediaJSON   = "application/json"
+	mediaNDJSON = "application/x-ndjson"
+	mediaFrames = "application/vnd.raftq.frames"
+	mediaBytes  = "application/octet-stream"
+	mediaText   = "text/plain"
 
-func (s *segment) child(name string) *segment {
-	if name[0] == '{' {
-		if s.any == nil {
-			s.any = &segment{name: name}
-		}
-		return s.any
-	}
-	for _, n := range s.next {
-		if n.name == name {
-			return n
-		}
-	}
-	n := &segment{name: name, rest: name == "*"}
-	s.next = append(s.next, n)
-	return n
-}
+	// Well formed, and of no job.
+	sampleID      = "D-00000009-000004gfFCB0000000000g0f-ffff"
+	sampleReceipt = sampleID + ".1.1NAOLcol8qW"
+)
 
-// find returns the node of a path, or nil, and the path's parameters.
-func (s *segment) find(path []byte, params *[2][]byte) *segment {
-	if len(path) == 0 || path[0] != '/' {
-		return nil
-	}
-	n := 0
-	for path = path[1:]; ; {
-		part, last := path, true
-		if i := bytes.IndexByte(path, '/'); i >= 0 {
-			part, path, last = path[:i], path[i+1:], false
-		}
-		next := s.step(part)
-		if next == nil {
-			return nil
-		}
-		if next.rest {
-			return next
-		}
-		if next == s.any {
-			params[n] = part
-			n++
-		}
-		if s = next; last {
-			return s
-		}
-	}
-}
+func inJSON(shape, example string) media { return media{mediaJSON, shape, example} }
 
-func (s *segment) step(part []byte) *segment {
-	for _, n := range s.next {
-		if n.name == string(part) || n.rest {
-			return n
-		}
-	}
-	return s.any
-}
+var (
+	anyBytes    = []media{{mediaBytes, "", "any bytes"}}
+	leaseItems  = []fsm.Code{fsm.CodeBadJobID, fsm.CodeJobNotFound, fsm.CodeLeaseLost, fsm.CodeJobGone}
+	oneReceipt  = `{"items":[{"receipt":"` + sampleReceipt + `"}]}`
+	jobsOptions = dequeueOptions | writeOptions
+)
 
-func (s *segment) method(m []byte) *route {
-	for _, r := range s.routes {
-		if r.method == string(m) {
-			return r
-		}
-	}
-	if string(m) == "HEAD" {
-		return s.method([]byte("GET"))
-	}
-	return nil
-}
-
-// route finds the call's route.
-func (c *call) findRoute() error {
-	path := c.ctx.URI().PathOriginal()
-	at := c.s.tree.find(path, &c.raw)
-	if at == nil || len(at.routes) == 0 {
-		return &problem{kind: kindNoRoute, detail: routeHint(c.s.tree, path)}
-	}
-	if c.route = at.method(c.ctx.Method()); c.route == nil {
-		allow := at.allow()
-		return &problem{kind: kindNoMethod, allow: allow, detail: "this path takes " + allow}
-	}
-	return nil
-}
-
-func (s *segment) allow() string {
-	var all []string
-	for _, r := range s.routes {
-		all = append(all, r.method)
-		if r.method == "GET" {
-			all = append(all, "HEAD")
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
-}
-
-// routeHint guesses what was meant.
-func routeHint(tree *segment, path []byte) string {
-	var params [2][]byte
-	exists := func(p []byte) bool {
-		at := tree.find(p, &params)
-		return at != nil && len(at.routes) > 0
-	}
-	if p := bytes.TrimRight(path, "/"); len(p) < len(path) && exists(p) {
-		return "without the slash at the end there is one: " + string(p)
-	}
-	if p := append([]byte("/v1"), path...); exists(p) {
-		return "paths begin with /v1: " + string(p)
-	}
-	if bytes.HasPrefix(path, []byte("/v1/queues/")) {
-		return "a queue has /enqueue, /jobs and /dequeue; a slash inside its name is written %2F"
-	}
-	return "routes are /v1/queues/{q}/enqueue, /jobs, /dequeue, /v1/ack, /v1/nack, /v1/release, /v1/extend, /v1/jobs/{id}, /v1/cluster and more"
+// routes is the whole surface; documents and tests are made from it.
+var routes = []route{
+	{
+		method: "POST", pattern: "/v1/queues/{q}/enqueue", handle: (*call).enqueue, query: jobOptions | writeOptions,
+		doc:   "Enqueue the request body as one job.",
+		takes: anyBytes, status: 201, shape: "Enqueued", traits: mayBeFast | mayLackBody | addsJobs, codes: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
+	},
+	{
+		method: "POST", pattern: "/v1/queues/{q}/jobs", handle: (*call).enqueueJobs, query: setOf(optAtomic) | writeOptions,
+		doc: "Enqueue an envelope, an array or NDJSON of them, or frames.",
+		takes: []media{
+			inJSON("Envelopes", `{"json":{"to":"a@b.c"},"ttl":"7d","headers":{"tenant":"t1"}}`),
+			inJSON("Envelopes", `[{"body":"one"},{"body_base64":"AP8=","max_failures":3}]`),
+			{mediaNDJSON, "", "{\"body\":\"one\"}\n{\"body\":\"two\"}\n"},
+			{mediaFrames, "", "\x00\x00\x00\x02{}\x00\x00\x00\x03one"},
+		},
+		status: 201, shape: "EnqueuedOrResults", traits: mayBeFast | mayBePart | addsJobs, codes: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
+		items: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
+	},
+	{
+		method: "POST", pattern: "/v1/queues/{q}/dequeue", handle: (*call).dequeueOne, query: jobsOptions,
+		doc:   "Take jobs of a queue.",
+		takes: []media{inJSON("DequeueOptions", `{"max":10,"lease":"2m","consumer":"w1"}`)}, shape: "Jobs", traits: mayBeFast | mayBeEmpty | givesJobs | mayLackBody,
+	},
+	{
+		method: "POST", pattern: "/v1/dequeue", handle: (*call).dequeueMany, query: jobsOptions,
+		doc:   "Take jobs of several queues, left to right.",
+		takes: []media{inJSON("DequeueMany", `{"queues":["urgent","mail"],"max":10}`)}, shape: "Jobs", traits: mayBeFast | mayBeEmpty | givesJobs,
+	},
+	{
+		method: "POST", pattern: "/v1/ack", handle: (*call).ack, query: writeOptions,
+		doc:   "Done: the jobs are gone.",
+		takes: []media{inJSON("AckItems", oneReceipt), inJSON("AckItems", `{"items":[{"id":"`+sampleID+`"}]}`)}, shape: "Results", traits: mayBeFast | mayBePart, items: leaseItems,
+	},
+	{
+		method: "POST", pattern: "/v1/nack", handle: (*call).nack, query: writeOptions,
+		doc:   "Failed: counted, and given back.",
+		takes: []media{inJSON("NackItems", `{"items":[{"receipt":"`+sampleReceipt+`","delay":"30s","error":"smtp 451"}]}`)}, shape: "Results", traits: mayBeFast | mayBePart, items: leaseItems,
+	},
+	{
+		method: "POST", pattern: "/v1/release", handle: (*call).releaseJobs, query: writeOptions,
+		doc:   "Give jobs back without counting a failure.",
+		takes: []media{inJSON("AckItems", oneReceipt)}, shape: "Results", traits: mayBeFast | mayBePart, items: append(leaseItems[:4:4], fsm.CodeAtMostOnce),
+	},
+	{
+		method: "POST", pattern: "/v1/extend", handle: (*call).extend, query: writeOptions,
+		doc:   "Set new leases from now.",
+		takes: []media{inJSON("ExtendItems", `{"items":[{"receipt":"`+sampleReceipt+`","lease":"5m"}]}`)}, shape: "Results", traits: mayBeFast | mayBePart, items: append(leaseItems[:4:4], fsm.CodeTooLate),
+	},
+	{
+		method: "GET", pattern: "/v1/jobs/{id}", handle: (*call).getJob, query: readOptions | setOf(optEncoding),
+		doc:   "Show a job.",
+		shape: "Job", codes: []fsm.Code{fsm.CodeBadJobID, fsm.CodeJobNotFound, fsm.CodeJobGone},
+	},
+	{
+		method: "GET", pattern: "/v1/queues", handle: (*call).listQueues, query: readOptions | setOf(optPrefix, optCursor, optLimit, optMinLen, optMaxLen),
+		doc:   "List queues by name.",
+		shape: "Queues",
+	},
+	{
+		method: "GET", pattern: "/v1/queues/{q}", handle: (*call).getQueue, query: readOptions,
+		doc:   "Show a queue.",
+		shape: "Queue", codes: []fsm.Code{fsm.CodeQueueNotFound},
+	},
+	{
+		method: "DELETE", pattern: "/v1/queues/{q}", handle: (*call).deleteQueue, query: writeOptions | setOf(optForce),
+		doc:   "Delete a queue.",
+		shape: "Deleted", codes: []fsm.Code{fsm.CodeQueueNotFound, fsm.CodeQueueNotEmpty},
+	},
+	{
+		method: "GET", pattern: "/v1/log/fate", handle: (*call).fate, query: readOptions | setOf(optBatch), must: setOf(optBatch),
+		doc:   "What became of a fast answer.",
+		shape: "Fate",
+	},
+	{method: "GET", pattern: "/v1/cluster", handle: (*call).cluster, doc: "Show the cluster as this node sees it.", shape: "Cluster", traits: readsWeak},
+	{method: "GET", pattern: "/livez", handle: (*call).livez, query: anyOption, doc: "The process serves.", shape: "Status", traits: readsWeak},
+	{
+		method: "GET", pattern: "/readyz", handle: (*call).readyz, query: anyOption,
+		doc:   "A leader is known and an entry of its term applied.",
+		shape: "Status", traits: readsWeak, codes: []fsm.Code{fsm.CodeNoLeader, fsm.CodeLoading, fsm.CodeLeaving},
+	},
+	{
+		method: "GET", pattern: "/startupz", handle: (*call).startupz, query: anyOption,
+		doc:   "The log is replayed.",
+		shape: "Status", traits: readsWeak, codes: []fsm.Code{fsm.CodeLoading, fsm.CodeLeaving},
+	},
+	{method: "GET", pattern: "/version", handle: (*call).version, query: anyOption, doc: "What is running.", shape: "Version", traits: readsWeak},
+	{method: "GET", pattern: "/metrics", handle: (*call).metrics, query: anyOption, doc: "Prometheus metrics.", page: mediaText, traits: readsWeak},
+	{method: "GET", pattern: "/openapi.json", handle: (*call).openapi, query: anyOption, doc: "This document.", shape: "Document", traits: readsWeak},
+	{method: "GET", pattern: "/debug/pprof/*", handle: (*call).pprof, query: anyOption, doc: "Go profiles.", page: mediaText, traits: readsWeak},
+	{method: "GET", pattern: "/debug/pprof", handle: (*call).pprof, query: anyOption, doc: "Go profiles, listed.", page: "text/html", traits: readsWeak},
 }

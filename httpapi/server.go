@@ -42,6 +42,7 @@ type Server struct {
 	http      *fasthttp.Server
 	stats     *stats
 	pages     pages
+	document  func() ([]byte, error) // /openapi.json
 	conns     *hangup.Conns
 	forwarder *fasthttp.Client
 	nameField []byte // the node's name as a header field
@@ -78,6 +79,7 @@ func New(replica Replica, opts Options) *Server {
 		tree:      buildTree(table),
 		stats:     newStats(replica, table),
 		pages:     newPages(opts.Registry),
+		document:  documentOf(table),
 		forwarder: newForwarder(),
 		nameField: appendField(nil, replica.Name()),
 	}

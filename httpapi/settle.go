@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"strconv"
-	"unicode/utf8"
 
 	"raftq/fsm"
 )
@@ -27,13 +26,10 @@ type verb struct {
 
 var (
 	verbAck     = verb{0, func(i []fsm.Item) fsm.Op { return &fsm.Ack{Items: i} }, func(s *stats) *counter { return &s.acked }}
-	verbNack    = verb{setOf(optDelay) | errorOption, func(i []fsm.Item) fsm.Op { return &fsm.Nack{Items: i} }, func(s *stats) *counter { return &s.nacked }}
+	verbNack    = verb{setOf(optDelay, optError), func(i []fsm.Item) fsm.Op { return &fsm.Nack{Items: i} }, func(s *stats) *counter { return &s.nacked }}
 	verbRelease = verb{0, func(i []fsm.Item) fsm.Op { return &fsm.Release{Items: i} }, func(s *stats) *counter { return &s.released }}
 	verbExtend  = verb{setOf(optLease), func(i []fsm.Item) fsm.Op { return &fsm.Extend{Items: i} }, func(s *stats) *counter { return &s.extended }}
 )
-
-// errorOption lets an item have "error", which is no option elsewhere.
-const errorOption = optionSet(1) << 62
 
 func (c *call) ack() error         { return c.settle(&verbAck) }
 func (c *call) nack() error        { return c.settle(&verbNack) }
@@ -161,7 +157,7 @@ func (c *call) readItems(v *verb) error {
 // read reads {"receipt"|"id", …}.
 func (it *settleItem) read(r *jsonReader, v *verb) error {
 	var o options
-	names, hasError := 0, false
+	names := 0
 	err := r.members(func(name []byte) error {
 		val, err := r.value()
 		if err != nil {
@@ -171,14 +167,8 @@ func (it *settleItem) read(r *jsonReader, v *verb) error {
 		case "receipt", "id":
 			names++
 			return it.name(string(name) == "id", val)
-		case "error":
-			if v.options&errorOption == 0 || hasError {
-				return invalid("error", "unknown here or given twice")
-			}
-			hasError = true
-			return it.errorText(val)
 		}
-		return o.set(name, val, v.options&^errorOption)
+		return o.set(name, val, v.options)
 	})
 	if err != nil {
 		return err
@@ -189,7 +179,7 @@ func (it *settleItem) read(r *jsonReader, v *verb) error {
 	if o.given.has(optDelay) {
 		it.item.DelayMs = o.job.DelayMs
 	}
-	it.item.LeaseMs = o.leaseMs
+	it.item.LeaseMs, it.item.Error = o.leaseMs, o.errorText
 	return nil
 }
 
@@ -206,22 +196,5 @@ func (it *settleItem) name(byID bool, val value) error {
 	rec, ok := fsm.ParseReceipt(val.b)
 	it.id, it.bad = rec.ID, !ok
 	it.item.Key, it.item.Grant, it.item.Tag = rec.ID.Key, rec.Grant, rec.Tag
-	return nil
-}
-
-// errorText keeps the beginning of a long text: a worker's stack trace must
-// not be why its nack fails.
-func (it *settleItem) errorText(val value) error {
-	b, err := val.text("error")
-	if err != nil {
-		return err
-	}
-	if len(b) > fsm.ErrorTextMax {
-		b = b[:fsm.ErrorTextMax]
-		for !utf8.Valid(b) {
-			b = b[:len(b)-1]
-		}
-	}
-	it.item.Error = string(b)
 	return nil
 }

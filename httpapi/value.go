@@ -46,26 +46,35 @@ func (v value) boolean(name string) (bool, error) {
 	return false, invalid(name, "want true or false")
 }
 
-func (v value) integer(name string, low, high uint64) (uint64, error) {
+func (v value) whole(f *optionFact) (uint64, error) {
 	if v.kind == isText || v.kind == isNumber {
-		if n, ok := parseUint(v.b); ok && n >= low && n <= high {
+		if n, ok := parseUint(v.b); ok && n >= uint64(f.low) && n <= uint64(f.high) {
 			return n, nil
 		}
 	}
-	return 0, invalid(name, "want a whole number from %d to %d", low, high)
+	return 0, invalid(f.name, "want a whole number from %d to %d", f.low, f.high)
+}
+
+// bounded copies a text.
+func (v value) bounded(f *optionFact) (string, error) {
+	b, err := v.text(f.name)
+	if err == nil && int64(len(b)) > f.high {
+		err = invalid(f.name, "at most %d bytes, this one has %d", f.high, len(b))
+	}
+	return string(b), err
 }
 
 // duration returns milliseconds, rounded up: nothing ends early.
-func (v value) duration(name string, low, high int64) (int64, error) {
+func (v value) duration(f *optionFact) (int64, error) {
 	if v.kind != isText && v.kind != isString {
-		return 0, invalid(name, `want a duration with a unit, such as "250ms", "30s" or "7d"`)
+		return 0, invalid(f.name, `want a duration with a unit, such as "250ms", "30s" or "7d"`)
 	}
 	ms, ok := parseDuration(v.b)
 	if !ok {
-		return 0, invalid(name, `%q is no duration; write it with a unit (ms, s, m, h, d), such as 250ms, 30s or 7d`, v.b)
+		return 0, invalid(f.name, `%q is no duration; write it with a unit (ms, s, m, h, d), such as 250ms, 30s or 7d`, v.b)
 	}
-	if ms < low || ms > high {
-		return 0, invalid(name, "%s is outside %s to %s", v.b, formatDuration(low), formatDuration(high))
+	if ms < f.low || ms > f.high {
+		return 0, invalid(f.name, "%s is outside %s to %s", v.b, formatDuration(f.low), formatDuration(f.high))
 	}
 	return ms, nil
 }
@@ -82,6 +91,19 @@ func (v value) time(name string) (int64, error) {
 		}
 	}
 	return 0, invalid(name, `want an RFC 3339 time such as 2030-01-31T12:00:00Z (in a query, + is written %%2B)`)
+}
+
+// cut copies the beginning of a long text: a worker's stack trace must not be why
+// its nack fails.
+func (v value) cut(f *optionFact) (string, error) {
+	b, err := v.text(f.name)
+	if int64(len(b)) > f.high {
+		b = b[:f.high]
+		for !utf8.Valid(b) {
+			b = b[:len(b)-1]
+		}
+	}
+	return string(b), err
 }
 
 // queueName checks a queue's name and copies it.
