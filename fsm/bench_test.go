@@ -255,3 +255,33 @@ func BenchmarkManyQueues(b *testing.B) {
 		})...)}
 	})
 }
+
+// BenchmarkMove acks a job and enqueues its successor, 32 times an entry: as one
+// transaction each, and as two ops.
+func BenchmarkMove(b *testing.B) {
+	for _, tx := range []bool{false, true} {
+		b.Run(fmt.Sprintf("tx=%v", tx), func(b *testing.B) {
+			r := newRig(b)
+			r.fill(b, "other", 1_000_000)
+			r.request, r.acked = 1_000_000, 1_000_000
+			body := bytes.Repeat([]byte{'x'}, 100)
+			const n = 32
+			r.apply(b, r.enqueue("q", body, n))
+			r.run(b, n, func() [][]byte {
+				r.now += 5
+				var moves []Op
+				for range n {
+					ops := []Op{r.ackNext(), r.enqueue("q", body, 1)}
+					if tx {
+						ops = []Op{&Tx{ops}}
+					}
+					moves = append(moves, ops...)
+				}
+				return [][]byte{r.encode(repeat(n, func() Op { return r.dequeue("q", 1, 0) })...), r.encode(moves...)}
+			})
+			if t := r.m.Totals(); t.Acked == 0 || t.Acked != t.Delivered || t.Ready != 1_000_000+n {
+				b.Fatalf("not what was meant: %+v", t)
+			}
+		})
+	}
+}

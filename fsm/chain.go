@@ -24,6 +24,7 @@ const (
 	noteFilter = 7  // the sessions took the batch out
 	noteEnd    = 8  // machine time
 	noteKnown  = 9  // key of the job that a dedup id stands for
+	noteReplay = 10 // sequence of a kept result
 	noteAppend = 20 // offset of the first message
 )
 
@@ -64,23 +65,17 @@ func (m *Machine) noteTimer(t timer) {
 func (m *Machine) noteOp(c Code) { m.run.outcome = append(m.run.outcome, noteOp, byte(c)) }
 
 func (m *Machine) noteItem(r *ItemResult) {
-	flags := byte(0)
-	if r.Late {
-		flags |= 1
+	if r.Code != CodeOK {
+		m.run.failures++
 	}
-	if r.Already {
-		flags |= 2
-	}
-	if r.Dead {
-		flags |= 4
-	}
-	if r.Duplicate {
-		flags |= 8
-	}
-	m.run.outcome = append(m.run.outcome, noteItem, byte(r.Code), flags)
+	m.run.outcome = append(m.run.outcome, noteItem, byte(r.Code), r.flags())
 }
 
 func (m *Machine) noteKey(k Key) { m.run.outcome = appendKey(append(m.run.outcome, noteKnown), k) }
+
+func (m *Machine) noteReplay(k *kept) {
+	m.run.outcome = binary.BigEndian.AppendUint64(append(m.run.outcome, noteReplay), k.seq)
+}
 
 func (m *Machine) noteGrant(k Key, grant uint32) {
 	o := appendKey(append(m.run.outcome, noteGrant), k)

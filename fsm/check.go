@@ -10,6 +10,7 @@ func (m *Machine) Check() error {
 	c := &checker{m: m, queues: map[uint32]*counters{}, seqs: map[uint64]bool{}, waiters: map[uint64]int{}}
 	c.bytes = int64(m.tombOrder.Len()) * tombstoneCost
 	m.keys.Scan(func(k *queueKey) bool { c.bytes += k.bytes(); return true })
+	m.kept.Scan(func(k *kept) bool { c.bytes += k.bytes(); return true })
 	c.checkQueues()
 	c.checkJobs()
 	c.checkTopics()
@@ -212,11 +213,19 @@ func (c *checker) checkKeys() {
 		}
 		return true
 	})
+	m.kept.Scan(func(k *kept) bool {
+		_, timed := m.lapses.Get(k.lapse())
+		c.want(timed && k.untilMs > m.now, "kept result %q of %d ms has no timer at %d", k.key, k.untilMs, m.now)
+		c.want(!c.seqs[k.seq] && k.seq > 0 && k.seq <= m.seq, "kept result has sequence %d, the last is %d", k.seq, m.seq)
+		c.seqs[k.seq] = true
+		c.lapses++
+		return true
+	})
 	m.queues.Scan(func(number uint32, q *queue) bool {
 		c.want(q.dedups == dedups[number], "queue %q: %d dedup ids, counted %d", q.name, q.dedups, dedups[number])
 		return true
 	})
-	c.want(c.unique+c.lapses == m.keys.Len(), "%d keys, counted %d and %d", m.keys.Len(), c.unique, c.lapses)
+	c.want(c.unique+c.lapses == m.keys.Len()+m.kept.Len(), "%d keys, counted %d and %d", m.keys.Len(), c.unique, c.lapses-m.kept.Len())
 	c.want(c.lapses == m.lapses.Len(), "%d lapses, counted %d", m.lapses.Len(), c.lapses)
 }
 

@@ -14,6 +14,34 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 			}
 		}
 	}
+	if op.Atomic && !m.sure(op) {
+		before := m.save()
+		m.enqueueJobs(h, op)
+		if !m.failed(before) {
+			return CodeOK
+		}
+		m.undo(before)
+		if r.result != nil {
+			r.result.abort()
+		}
+		return CodeAborted
+	}
+	m.enqueueJobs(h, op)
+	return CodeOK
+}
+
+// sure tells whether no job of op can be refused, whatever comes before it.
+func (m *Machine) sure(op *Enqueue) bool {
+	for i := range op.Jobs {
+		if op.Jobs[i].UniqueKey != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Machine) enqueueJobs(h BatchHeader, op *Enqueue) {
+	r := &m.run
 	for i := range op.Jobs {
 		var item ItemResult
 		item.ID.Key = Key{h.Epoch, op.First + uint64(i)}
@@ -25,7 +53,6 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 			r.result.Items = append(r.result.Items, item)
 		}
 	}
-	return CodeOK
 }
 
 // keyUsed is never true for the keys of a sound replica: its epochs are its

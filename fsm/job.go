@@ -90,6 +90,7 @@ const (
 	rareCost      = 64
 	moreCost      = 112
 	keyCost       = 160
+	keptCost      = 224
 	headerCost    = 32
 	queueCost     = 640
 	waiterCost    = 320
@@ -267,6 +268,18 @@ func (m *Machine) drop(q *queue, it jobItem) {
 	m.jobs.Delete(jobItem{key: it.key})
 	m.addBytes(q, -it.bytes())
 	m.freeUnique(q, it)
+	m.ended(it.key)
+}
+
+// ended tells the replica that a job which it watches is done or dead.
+func (m *Machine) ended(k Key) {
+	r := &m.run
+	if len(r.self.Watched) == 0 {
+		return
+	}
+	if _, watched := r.self.Watched[k]; watched {
+		r.applied.Ended = append(r.applied.Ended, k)
+	}
 }
 
 // fail counts a failure of an owned job whose lease ended; what becomes of it
@@ -288,6 +301,7 @@ func (m *Machine) bury(q *queue, it jobItem, reason uint8) {
 	m.totals.deadTotal++
 	m.freeUnique(q, it)
 	it.flags &^= flagUnique
+	m.ended(it.key)
 	m.move(q, it, stateDead, m.now+DeadTTLMs)
 }
 

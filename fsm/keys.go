@@ -40,16 +40,28 @@ func (k *queueKey) bytes() int64 { return keyCost + int64(len(k.text)) }
 // lapse is the end of something that is kept for a time. Lapses never force an
 // entry.
 type lapse struct {
-	ms  int64
-	seq uint64
-	key *queueKey
+	ms   int64
+	seq  uint64
+	key  *queueKey
+	kept *kept // when key is nil
 }
 
-func lapseLess(a, b lapse) bool { return a.ms < b.ms || a.ms == b.ms && a.seq < b.seq }
+// Lapses of one ms fire in the order of their kinds, as all timers.
+func lapseLess(a, b lapse) bool {
+	if a.ms != b.ms || (a.key == nil) == (b.key == nil) {
+		return a.ms < b.ms || a.ms == b.ms && a.seq < b.seq
+	}
+	return a.key != nil
+}
 
-func (l lapse) timer() timer { return timer{l.ms, timerDedup.order(l.seq), Key{}} }
+func (l lapse) timer() timer {
+	if l.key == nil {
+		return timer{l.ms, timerKept.order(l.seq), Key{}}
+	}
+	return timer{l.ms, timerDedup.order(l.seq), Key{}}
+}
 
-func (k *queueKey) lapse() lapse { return lapse{k.untilMs, k.seq, k} }
+func (k *queueKey) lapse() lapse { return lapse{ms: k.untilMs, seq: k.seq, key: k} }
 
 // keyOf returns a key of a queue, nil when it is free.
 func (m *Machine) keyOf(queue uint32, kind uint8, text string) *queueKey {
@@ -78,7 +90,13 @@ func (m *Machine) dropKey(q *queue, k *queueKey) {
 }
 
 // lapseOver fires a lapse.
-func (m *Machine) lapseOver(l lapse) { m.dedupOver(l.key) }
+func (m *Machine) lapseOver(l lapse) {
+	if l.key == nil {
+		m.dropKept(l.kept)
+	} else {
+		m.dedupOver(l.key)
+	}
+}
 
 func (m *Machine) dedupOver(k *queueKey) {
 	q := m.ownQueue(m.queueOf(k.queue))

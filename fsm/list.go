@@ -265,9 +265,14 @@ func (m *Machine) MemoryLimit() (limit int64) {
 	return limit
 }
 
-// DiskAlarm is the highest alarm of the members' disks: 0, 75, 90 or 95.
+// DiskAlarm is the highest alarm of the members' disks: 0, 75, 90 or 95. That of
+// a member which is away does not count: the others go on without it.
 func (m *Machine) DiskAlarm() (percent uint8) {
-	m.eachMemberSession(func(s *session) { percent = max(percent, s.disk) })
+	m.eachMemberSession(func(s *session) {
+		if !s.away {
+			percent = max(percent, s.disk)
+		}
+	})
 	return percent
 }
 

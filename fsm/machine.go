@@ -39,6 +39,7 @@ type Machine struct {
 	passive   btree.BTreeG[timer]
 	lapses    btree.BTreeG[lapse]
 	keys      btree.BTreeG[*queueKey]
+	kept      btree.BTreeG[*kept]
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
 
@@ -103,6 +104,7 @@ func empty() *Machine {
 		passive: tree(timerLess),
 		lapses:  tree(lapseLess),
 		keys:    tree(keyLess),
+		kept:    tree(keptLess),
 		tombs:   tree(tombLess),
 
 		timersMax:  TimersPerEntry,
@@ -146,6 +148,7 @@ func (m *Machine) Copy() *Machine {
 		passive:   *m.passive.IsoCopy(),
 		lapses:    *m.lapses.IsoCopy(),
 		keys:      *m.keys.IsoCopy(),
+		kept:      *m.kept.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
 		topics:    *m.topics.IsoCopy(), topicNames: *m.topicNames.IsoCopy(), topicBytes: m.topicBytes,
@@ -298,8 +301,14 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 		return m.setCursor(op)
 	case *MemberChange:
 		return m.changeMember(op)
-	case *Reject, *Settle, *Tx, *Keyed, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
-		*Configure, *ReleaseConsumer, *Alarm:
+	case *Tx:
+		return m.tx(h, op)
+	case *Keyed:
+		return m.keyed(h, op)
+	case *Alarm:
+		return m.alarm(h, op)
+	case *Reject, *Settle, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
+		*Configure, *ReleaseConsumer:
 		return CodeInvalidRequest // known to the codec, and refused by this machine
 	}
 	panic(fmt.Sprintf("BUG: op of kind %d is decoded and not applied", op.Kind()))

@@ -44,7 +44,39 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 			}
 		}
 	case *Enqueue:
-		m.enqueue(h, op, r)
+		if !op.Atomic {
+			m.enqueue(h, op, r)
+			return
+		}
+		before := m.clone()
+		if m.enqueue(h, op, r); failed(r) {
+			m.back(before)
+			abortResult(r)
+		}
+	case *Tx:
+		before := m.clone()
+		any := false
+		for _, part := range op.Ops {
+			p := Result{Position: m.pos}
+			m.op(h, part, &p)
+			any = any || failed(&p)
+			r.Parts = append(r.Parts, p)
+		}
+		if any {
+			m.back(before)
+			for i := range r.Parts {
+				abortResult(&r.Parts[i])
+			}
+			r.Code = CodeAborted
+		}
+	case *Keyed:
+		m.keyed(h, op, r)
+	case *Alarm:
+		if !slices.Contains([]uint8{0, 75, 90, 95}, op.Disk) {
+			r.Code = CodeInvalidRequest
+			return
+		}
+		m.session(h.Origin).disk = op.Disk
 	case *Dequeue:
 		m.dequeue(h, op, r)
 	case *Ack:
@@ -70,6 +102,82 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 	case *MemberChange:
 		r.Code = m.memberChange(op)
 	}
+}
+
+func (m *model) keyed(h BatchHeader, op *Keyed, r *Result) {
+	i := slices.IndexFunc(m.kept, func(k *mKept) bool { return k.key == op.Key })
+	if i >= 0 && !m.answered {
+		k := m.kept[i]
+		m.depend(k.index)
+		if k.digest != op.Digest {
+			r.Code = CodeIdempotencyMismatch
+			return
+		}
+		*r = k.result
+		r.Parts = slices.Clone(r.Parts)
+		r.Position, r.Replay = m.pos, true
+		for i := range r.Parts {
+			r.Parts[i].Position = m.pos
+		}
+		return
+	}
+	m.op(h, op.Op, r)
+	if i < 0 {
+		m.seq++
+		m.kept = append(m.kept, &mKept{op.Key, op.Digest, *r, m.pos.TimeMs + 3600_000, m.seq, m.pos.Index})
+	}
+}
+
+func failed(r *Result) bool {
+	return r.Code != CodeOK || slices.ContainsFunc(r.Items, func(it ItemResult) bool { return it.Code != CodeOK })
+}
+
+// abortResult says of all that would have been done that it was not.
+func abortResult(r *Result) {
+	if r.Code == CodeOK {
+		r.Code = CodeAborted
+	}
+	items := r.Items
+	*r = Result{Position: r.Position, Code: r.Code}
+	for _, it := range items {
+		if it.Code == CodeOK {
+			it = ItemResult{Code: CodeAborted, ID: ID{Key: it.ID.Key}}
+		}
+		r.Items = append(r.Items, it)
+	}
+}
+
+// clone copies the model, to go back to.
+func (m *model) clone() *model {
+	c := *m
+	queues := map[*mQueue]*mQueue{}
+	c.queues, c.jobs, c.dedups = nil, nil, nil
+	for _, q := range m.queues {
+		e := *q
+		queues[q] = &e
+		c.queues = append(c.queues, &e)
+	}
+	for _, j := range m.jobs {
+		e := *j
+		e.queue = queues[j.queue]
+		c.jobs = append(c.jobs, &e)
+	}
+	for _, d := range m.dedups {
+		e := *d
+		e.queue = queues[d.queue]
+		c.dedups = append(c.dedups, &e)
+	}
+	c.kept = slices.Clone(m.kept)
+	c.tombs = slices.Clone(m.tombs)
+	c.applied.Ended = slices.Clone(m.applied.Ended)
+	return &c
+}
+
+// back goes back to a clone; what the op at hand read stays read.
+func (m *model) back(before *model) {
+	depends := m.depends
+	*m = *before
+	m.depends = depends
 }
 
 func (m *model) sorted(node uint64) (list []*mWaiter) {
@@ -118,7 +226,7 @@ func (m *model) nodeStart(h BatchHeader, op *NodeStart) Code {
 			s.past = s.past[1:]
 		}
 	}
-	s.epoch, s.last, s.away, s.start = h.Epoch, 0, false, *op
+	s.epoch, s.last, s.away, s.disk, s.start = h.Epoch, 0, false, 0, *op
 	if at := m.memberIndex(h.Origin); op.FeatureLevel >= 2 && op.Peer != "" && m.members[at].Peer != op.Peer {
 		table := slices.Clone(m.members)
 		table[at].Peer = op.Peer

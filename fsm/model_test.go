@@ -21,6 +21,7 @@ type model struct {
 	sessions  []*mSession
 	tombs     []mTomb
 	dedups    []*mDedup
+	kept      []*mKept
 	members   []Member
 	removed   []mRemoved
 	gone      QueueInfo // what queues that are gone had counted
@@ -50,6 +51,16 @@ type mJob struct {
 	group, dedup, unique     string
 	hasUnique                bool   // another answered job may have the key
 	uniqueAt                 uint64 // since when it has it
+}
+
+// mKept is the result of an op under an idempotency key.
+type mKept struct {
+	key    string
+	digest [16]byte
+	result Result
+	until  int64
+	seq    uint64
+	index  uint64
 }
 
 // mDedup is a dedup id of a life of a queue.
@@ -82,6 +93,7 @@ type mWaiter struct {
 type mSession struct {
 	node, epoch, last uint64
 	away              bool
+	disk              uint8
 	start             NodeStart
 	past              []pastEpoch
 }
@@ -224,7 +236,15 @@ func addCounts(sum, q *QueueInfo) {
 
 func (m *model) drop(j *mJob) {
 	m.free(j)
+	m.end(j)
 	m.jobs = slices.DeleteFunc(m.jobs, func(e *mJob) bool { return e == j })
+}
+
+// end notes the end of a job that is watched.
+func (m *model) end(j *mJob) {
+	if m.self.Watched[j.key] > 0 {
+		m.applied.Ended = append(m.applied.Ended, j.key)
+	}
 }
 
 // free frees the job's unique key.
@@ -360,6 +380,11 @@ func (m *model) timers(t int64) {
 		for _, d := range m.dedups {
 			all = append(all, due{d.until, 7, d.seq, func() { m.dropDedup(d) }})
 		}
+		for _, k := range m.kept {
+			all = append(all, due{k.until, 8, k.seq, func() {
+				m.kept = slices.DeleteFunc(m.kept, func(e *mKept) bool { return e == k })
+			}})
+		}
 		for _, q := range m.queues {
 			if q.timer != 0 {
 				all = append(all, due{q.timer, 6, uint64(q.number), func() { m.idleTimer(q) }})
@@ -455,6 +480,7 @@ func (m *model) expire(j *mJob) {
 
 func (m *model) dead(j *mJob, reason string) {
 	m.free(j)
+	m.end(j)
 	j.queue.DeadTotal++
 	j.reason = reason
 	m.setDue(j, "dead", m.pos.TimeMs+DeadTTLMs)

@@ -57,7 +57,7 @@ func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, flags []byte) {
 	}
 	// The first machine is the node that sent the batch or has a waiter.
 	n := w.nodes[0]
-	self := Self{Origin: n.id, Epoch: n.epoch}
+	self := Self{Origin: n.id, Epoch: n.epoch, Watched: w.watched(t)}
 	index := w.m.Position().Index + 1
 	got, err := w.m.Apply(index, w.term, slices.Clone(data), self)
 	if err != nil {
@@ -277,7 +277,53 @@ func (w *world) newJob(t *rapid.T) NewJob {
 	}
 }
 
+// nested draws an op that may stand within another.
+func (w *world) nested(t *rapid.T, n *testNode, allowed func(Kind) bool) Op {
+	for {
+		if op := w.plainOp(t, n); allowed(op.Kind()) {
+			return op
+		}
+	}
+}
+
+func (w *world) tx(t *rapid.T, n *testNode) *Tx {
+	op := &Tx{}
+	for range rapid.IntRange(0, 3).Draw(t, "parts") {
+		op.Ops = append(op.Ops, w.nested(t, n, InTx))
+	}
+	return op
+}
+
 func (w *world) op(t *rapid.T, n *testNode) Op {
+	switch rapid.IntRange(0, 19).Draw(t, "within") {
+	case 16, 17:
+		return w.tx(t, n)
+	case 18, 19:
+		op := &Keyed{Key: rapid.SampledFrom([]string{"i1", "i2", "i3"}).Draw(t, "idempotency key")}
+		op.Digest[0] = byte(rapid.IntRange(0, 2).Draw(t, "digest")) / 2
+		if op.Op = w.nested(t, n, InKeyed); rapid.IntRange(0, 3).Draw(t, "tx") == 3 {
+			op.Op = w.tx(t, n)
+		}
+		return op
+	}
+	return w.plainOp(t, n)
+}
+
+// watched draws some jobs whose end the node waits for.
+func (w *world) watched(t *rapid.T) map[Key]int {
+	if len(w.keys) == 0 || !rapid.Bool().Draw(t, "watch") {
+		return nil
+	}
+	watched := map[Key]int{}
+	for _, k := range w.keys[max(0, len(w.keys)-6):] {
+		if k.Lo%2 == 0 {
+			watched[k] = 1
+		}
+	}
+	return watched
+}
+
+func (w *world) plainOp(t *rapid.T, n *testNode) Op {
 	switch rapid.IntRange(0, 13).Draw(t, "op") {
 	case 0, 1, 2:
 		op := &Enqueue{First: n.counter + 1, Atomic: rapid.Bool().Draw(t, "atomic")}
@@ -310,11 +356,13 @@ func (w *world) op(t *rapid.T, n *testNode) Op {
 	case 12:
 		return &Withdraw{rapid.SliceOfN(rapid.Uint64Range(max(n.request, 3)-3, n.request), 1, 3).Draw(t, "requests")}
 	}
-	switch rapid.IntRange(0, 3).Draw(t, "rare op") {
+	switch rapid.IntRange(0, 5).Draw(t, "rare op") {
 	case 0:
 		return &NodeBack{}
 	case 1:
 		return &NodeAway{n.id, n.epoch}
+	case 2:
+		return &Alarm{rapid.SampledFrom([]uint8{0, 75, 90, 95, 12}).Draw(t, "disk")}
 	}
 	return &DeleteQueue{rapid.SampledFrom(testQueues).Draw(t, "queue"), rapid.Bool().Draw(t, "force")}
 }
@@ -366,7 +414,7 @@ func TestRandomEntries(t *testing.T) {
 				for range rapid.IntRange(0, 4).Draw(t, "ops") {
 					ops = append(ops, w.op(t, n))
 					flag := rapid.SampledFrom([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, FlagVoid, FlagAnswered, FlagAnswered}).Draw(t, "flag")
-					if ops[len(ops)-1].Kind() != KindEnqueue {
+					if k := ops[len(ops)-1].Kind(); k != KindEnqueue && k != KindKeyed {
 						flag &= FlagVoid
 					}
 					flags = append(flags, flag)

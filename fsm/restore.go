@@ -139,6 +139,8 @@ func (d *decoder) records(section byte) error {
 			err = d.tomb(f)
 		case sectionDedup:
 			err = d.dedup(f)
+		case sectionKept:
+			err = d.kept(f)
 		case sectionTopics:
 			err = d.topic(f)
 		case sectionSegments:
@@ -258,6 +260,11 @@ func (d *decoder) session(f *fields) error {
 	s.start.decode(f)
 	f.views = true
 	s.past = f.pastEpochs()
+	if d.m.version >= 2 {
+		if s.disk = f.u8(); !diskStep(s.disk) {
+			f.fail()
+		}
+	}
 	if last, _, some := d.m.sessions.Max(); some && s.node <= last || !d.m.isMember(s.node) || len(s.past) > EpochsKept {
 		return errState
 	}

@@ -15,6 +15,7 @@ type run struct {
 	// answered: the op at hand has FlagAnswered, so its enqueue goes in whatever
 	// limits, pauses or keys say by now.
 	answered bool
+	failures int // items and parts of ops of this entry that failed
 	left     int // ops still to come, this one included: sizes the slabs
 	ops      opSet
 	touched  []uint32 // queues that may have both ready jobs and waiters

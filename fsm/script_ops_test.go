@@ -22,6 +22,20 @@ func (s *script) op(n *scriptNode, words []string) Op {
 	switch words[0] {
 	case "void":
 		return markedOp{s.op(n, words[1:]), FlagVoid}
+	case "tx":
+		op := &Tx{}
+		for part := range strings.SplitSeq(strings.Join(words[1:], " "), "&") {
+			if part = strings.TrimSpace(part); part != "" {
+				op.Ops = append(op.Ops, s.op(n, strings.Fields(part)))
+			}
+		}
+		return op
+	case "keyed":
+		op := &Keyed{Key: words[1], Op: s.op(n, words[3:])}
+		copy(op.Digest[:], words[2])
+		return op
+	case "alarm":
+		return &Alarm{uint8(s.num(words[1]))}
 	case "answered":
 		return markedOp{s.op(n, words[1:]), FlagAnswered}
 	case "enqueue":

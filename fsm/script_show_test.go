@@ -16,6 +16,10 @@ func (s *script) result(op Op, r Result) string {
 		op = v.Op
 	}
 	var b strings.Builder
+	if k, ok := op.(*Keyed); ok {
+		op = k.Op
+		b.WriteString("keyed ")
+	}
 	b.WriteString(strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", op), "*fsm.")))
 	if d, ok := op.(*Dequeue); ok {
 		fmt.Fprintf(&b, " r%d", d.Request)
@@ -26,6 +30,12 @@ func (s *script) result(op Op, r Result) string {
 	}
 	if r.Parked {
 		b.WriteString(" parked")
+	}
+	if r.Replay {
+		b.WriteString(" replay")
+	}
+	for i := range r.Parts {
+		b.WriteString("\n  " + strings.TrimSuffix(s.result(op.(*Tx).Ops[i], r.Parts[i]), "\n"))
 	}
 	if r.Count > 0 {
 		fmt.Fprintf(&b, " %d jobs", r.Count)
@@ -41,6 +51,8 @@ func (s *script) result(op Op, r Result) string {
 				label = name
 				s.names[it.ID.Key] = name
 				s.jobs[name] = []Receipt{{ID: it.ID}}
+			case label == "":
+				label = name
 			}
 		}
 		fmt.Fprintf(&b, " %s=%v", label, it.Code)

@@ -32,11 +32,14 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	  withdraw r1…      requests are counted per node
 //	  delete Q [force]
 //	  back
+//	  tx OP & OP…
+//	  keyed KEY DIGEST OP
+//	  alarm PERCENT
 //	  void OP           the op is marked as void
 //	  answered OP       the op is marked as answered
 //	away n1             an entry of the leader
 //	raw n1 epoch= number= OP…   an entry with another header
-//	queue Q, queues, job JOB, totals, due, sessions, parked n1, handed n1, chain, fate n1
+//	queue Q, queues, alarms, job JOB, totals, due, sessions, parked n1, handed n1, chain, fate n1
 //	limits timers= tombs=, restore, copy
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -223,6 +226,8 @@ func (s *script) command(line string) string {
 		return fmt.Sprint(last, " ", ok)
 	case "used":
 		return fmt.Sprint(s.m.EpochUsed(uint64(s.num(args[0]))))
+	case "alarms":
+		return fmt.Sprint(s.m.DiskAlarm())
 	case "chain":
 		return fmt.Sprintf("index %d chain %016x", s.m.Position().Index, s.m.Chain())
 	case "limits":

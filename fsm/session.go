@@ -74,7 +74,7 @@ func (m *Machine) nodeStart(h BatchHeader, op *NodeStart) Code {
 		}
 		s.past = append(slices.Clip(past), pastEpoch{s.epoch, s.last})
 	}
-	s.epoch, s.last, s.away = h.Epoch, 0, false
+	s.epoch, s.last, s.away, s.disk = h.Epoch, 0, false, 0
 	m.bytes += s.startBytes(op)
 	s.start = *op
 	s.start.Client, s.start.Peer, s.start.Version = strings.Clone(op.Client), strings.Clone(op.Peer), strings.Clone(op.Version)
@@ -130,6 +130,20 @@ func (m *Machine) nodeBack(h BatchHeader) Code {
 		s.away = false
 		m.eachParked(s.node, func(w *waiter) { m.list(w) })
 	}
+	return CodeOK
+}
+
+func diskStep(percent uint8) bool {
+	return percent == 0 || percent == 75 || percent == 90 || percent == 95
+}
+
+// alarm notes how full the disk of the batch's origin is. It holds until the
+// next one or the node's next start.
+func (m *Machine) alarm(h BatchHeader, op *Alarm) Code {
+	if !diskStep(op.Disk) {
+		return CodeInvalidRequest
+	}
+	m.ownSession(h.Origin).disk = op.Disk
 	return CodeOK
 }
 

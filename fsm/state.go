@@ -29,6 +29,7 @@ const (
 	sectionWaiters  = 6
 	sectionTombs    = 7
 	sectionDedup    = 8
+	sectionKept     = 9
 	sectionRemoved  = 16
 	sectionTopics   = 20
 	sectionSegments = 21
@@ -141,6 +142,7 @@ func (m *Machine) Encode(w io.Writer) error {
 		return e.err == nil
 	})
 	m.encodeDedup(e)
+	m.encodeKept(e)
 	e.open(sectionRemoved)
 	for _, r := range m.removed {
 		e.u64(r.id)
@@ -192,6 +194,9 @@ func (e *encoder) encodeSession(s *session) {
 	e.u8(bit(s.away, 1))
 	e.buf = s.start.appendFields(e.buf)
 	e.pastEpochs(s.past)
+	if e.version >= 2 {
+		e.u8(s.disk)
+	}
 	e.done()
 }
 

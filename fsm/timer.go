@@ -13,6 +13,7 @@ const (
 	timerWaiter timerKind = 5  // a waiter gives up
 	timerIdle   timerKind = 6  // an empty queue goes
 	timerDedup  timerKind = 7  // a dedup id is forgotten
+	timerKept   timerKind = 8  // a kept result is forgotten
 	timerTopic  timerKind = 15 // messages grow too old; forces an entry
 )
 
