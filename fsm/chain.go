@@ -26,6 +26,8 @@ const (
 	noteKnown  = 9  // key of the job that a dedup id stands for
 	noteReplay = 10 // sequence of a kept result
 	noteAppend = 20 // offset of the first message
+	noteSweep  = 30 // jobs swept, dropped or let go together
+	noteMoved  = 31 // key, queue, sequence
 )
 
 func chainGenesis() uint64 {
@@ -84,6 +86,16 @@ func (m *Machine) noteGrant(k Key, grant uint32) {
 
 func (m *Machine) noteWaiter(w *waiter) {
 	m.run.outcome = binary.BigEndian.AppendUint64(append(m.run.outcome, noteWaiter), w.seq)
+}
+
+func (m *Machine) noteSweep(jobs int) {
+	m.run.outcome = binary.BigEndian.AppendUint32(append(m.run.outcome, noteSweep), uint32(jobs))
+}
+
+func (m *Machine) noteMoved(it jobItem) {
+	o := appendKey(append(m.run.outcome, noteMoved), it.key)
+	o = binary.BigEndian.AppendUint32(o, it.queue)
+	m.run.outcome = binary.BigEndian.AppendUint64(o, it.seq)
 }
 
 func (m *Machine) noteReap(jobs int) {

@@ -7,7 +7,7 @@ import (
 
 // Check verifies every invariant; for tests and after Decode. O(state).
 func (m *Machine) Check() error {
-	c := &checker{m: m, queues: map[uint32]*counters{}, seqs: map[uint64]bool{}, waiters: map[uint64]int{}}
+	c := &checker{m: m, queues: map[uint32]*counters{}, seqs: map[uint64]bool{}, waiters: map[uint64]int{}, dead: map[uint32]int64{}}
 	c.bytes = int64(m.tombOrder.Len()) * tombstoneCost
 	m.keys.Scan(func(k *queueKey) bool { c.bytes += k.bytes(); return true })
 	m.kept.Scan(func(k *kept) bool { c.bytes += k.bytes(); return true })
@@ -40,6 +40,9 @@ type checker struct {
 	bytes   int64
 	ready   int
 	rest    int
+	dead    map[uint32]int64 // bytes of dead jobs, by queue
+
+	back, moved, consumers int // places in the indexes of few jobs
 }
 
 func (c *checker) want(ok bool, format string, args ...any) {
@@ -55,10 +58,10 @@ func (c *checker) checkQueues() {
 		c.queues[number] = &counters{}
 		c.want(q.number == number, "queue %d is listed as %d", q.number, number)
 		c.want(q.stamp <= m.stamp, "queue %q has stamp %d of the future, machine %d", q.name, q.stamp, m.stamp)
-		c.want(q.ready.Len() == 0 || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
+		c.want(q.handable() == 0 || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
 		c.want(q.made || q.jobs() == 0, "queue %q was never made and has %d jobs", q.name, q.jobs())
 		c.want(q.made || q.waiters.Len() > 0 || q.dedups > 0, "queue %q has no reason to be", q.name)
-		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0, "queue %q is idle without a timer", q.name)
+		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0 || q.keeps(), "queue %q is idle without a timer", q.name)
 		c.want(q.ready.Len() == q.states[stateReady], "queue %q: %d ready, counted %d", q.name, q.ready.Len(), q.states[stateReady])
 		if q.doomed {
 			doomed++
@@ -69,6 +72,7 @@ func (c *checker) checkQueues() {
 			n, ok := m.names.Get(q.name)
 			c.want(ok && n == number, "queue %q is not named so", q.name)
 		}
+		c.checkSettings(q)
 		if q.timerMs != 0 {
 			_, ok := m.passive.Get(timer{q.timerMs, timerIdle.order(uint64(number)), Key{}})
 			c.want(ok && q.timerMs > m.now, "queue %q has no timer at %d, now %d", q.name, q.timerMs, m.now)
@@ -102,13 +106,17 @@ func (c *checker) checkJobs() {
 		c.seqs[it.seq] = true
 		c.want(it.state < stateCount && it.priority <= 9 && it.flags < flagsEnd, "job %v: state %d, priority %d, flags %#x", id, it.state, it.priority, it.flags)
 		c.want(it.deliveries <= it.grant && it.lastIndex <= m.index && it.fence <= m.index && it.stamp <= m.stamp, "job %v is ahead of its machine: %+v", id, *it.job)
-		tree, ord := &q.rest, it.seq
+		c.want((it.state == stateDead || it.moved()) == (it.rare != nil && it.rare.deadReason != reasonNone), "job %v in state %s: dead reason", id, stateNames[it.state])
+		tree := &q.rest
+		ord := it.order()
 		if it.state == stateReady {
-			tree, ord = &q.ready, it.order()
+			tree = &q.ready
+		} else if it.state != stateDead || it.rare != nil {
+			ord = it.restOrder()
 		}
 		k, ok := tree.Get(ord)
 		c.want(ok && k == it.key, "job %v in state %s is not in its tree", id, stateNames[it.state])
-		kind, timed := it.state.timer()
+		kind, timed := it.timer()
 		c.want(timed == (it.dueMs != 0), "job %v in state %s is due at %d", id, stateNames[it.state], it.dueMs)
 		if timed {
 			c.wantTimer(timer{it.dueMs, kind.order(it.seq), it.key})
@@ -119,19 +127,69 @@ func (c *checker) checkJobs() {
 		if it.state == stateLeased {
 			c.want(it.grant > 0 && it.deliveries > 0 && it.flags&flagTag != 0 && it.heldMs > 0, "job %v is leased without a grant", id)
 		}
-		c.want((it.state == stateDead) == (it.rare != nil && it.rare.deadReason != reasonNone), "job %v in state %s: dead reason", id, stateNames[it.state])
 		if it.flags&flagUnique != 0 {
 			k := m.keyOf(it.queue, keyUnique, it.uniqueKey())
 			c.want(k != nil && k.id == it.id(it.key) && it.state != stateDead, "job %v in state %s has not its unique key", id, stateNames[it.state])
 			c.unique++
 		}
+		c.checkAside(it)
 		n := c.queues[it.queue]
+		if it.state == stateDead {
+			c.dead[it.queue] += it.bytes()
+		}
 		n.states[it.state]++
 		n.bytes += it.bytes()
 		c.bytes += it.bytes()
 		return true
 	})
 	c.want(c.ready+c.rest == m.jobs.Len(), "%d jobs, %d in queues", m.jobs.Len(), c.ready+c.rest)
+	c.want(c.back == m.back.Len() && c.moved == m.moved.Len() && c.consumers == m.consumers.Len(),
+		"asides %d, %d, %d; counted %d, %d, %d", m.back.Len(), m.moved.Len(), m.consumers.Len(), c.back, c.moved, c.consumers)
+}
+
+// checkAside looks for a job's places in the indexes of few jobs.
+func (c *checker) checkAside(it jobItem) {
+	m, id := c.m, ID{Key: it.key}
+	if it.heldBack() {
+		a, ok := m.back.Get(it.heldBackPlace())
+		c.want(ok && a.key == it.key, "job %v is held back and not listed", id)
+		c.back++
+	}
+	if it.state == stateLeased && it.rare != nil && it.rare.consumer != "" {
+		a, ok := m.consumers.Get(it.consumerPlace())
+		c.want(ok && a.key == it.key, "job %v of %q is not listed", id, it.rare.consumer)
+		c.consumers++
+	}
+	if !it.moved() {
+		return
+	}
+	c.wantTimer(it.keepTimer())
+	c.want(it.state != stateDead && it.rare.history.source != "" && it.flags&flagAtMostOnce == 0, "job %v was moved and is %s", id, stateNames[it.state])
+	if it.state != stateLeased {
+		a, ok := m.moved.Get(it.movedPlace())
+		c.want(ok && a.key == it.key, "job %v was moved and is not listed", id)
+		c.moved++
+	}
+}
+
+func (c *checker) checkSettings(q *queue) {
+	m, s := c.m, q.set()
+	_, thawing := m.thaw.Get(q.number)
+	c.want(thawing == (!q.doomed && !s.pausedIn && m.holdsBack(q)), "queue %q thaws: %v", q.name, thawing)
+	c.want(q.settings == nil || q.made && !q.doomed, "queue %q has settings", q.name)
+	c.want(s.changed <= m.index && s.config.Validate() == nil, "queue %q: settings %+v", q.name, *s)
+	if s.untilMs == 0 {
+		return
+	}
+	c.want(s.untilMs > m.now && (s.pausedIn || s.pausedOut), "queue %q is paused until %d, now %d", q.name, s.untilMs, m.now)
+	c.want(q.forces == m.pauseForces(q), "queue %q: forces %v", q.name, q.forces)
+	if q.forces {
+		c.wantTimer(q.pauseTimer())
+		return
+	}
+	_, ok := m.passive.Get(q.pauseTimer())
+	c.want(ok, "queue %q has no timer of its pause", q.name)
+	c.passive++
 }
 
 func (c *checker) wantTimer(t timer) {
@@ -185,6 +243,7 @@ func (c *checker) checkSums() {
 	var sum counters
 	m.queues.Scan(func(number uint32, q *queue) bool {
 		n := c.queues[number]
+		c.want(q.deadBytes == c.dead[number], "queue %q: %d bytes of dead jobs, counted %d", q.name, q.deadBytes, c.dead[number])
 		c.want(q.states == n.states && q.bytes == n.bytes, "queue %q: %v, %d bytes; counted %v, %d", q.name, q.states, q.bytes, n.states, n.bytes)
 		if !q.doomed {
 			sum.bytes += n.bytes

@@ -100,6 +100,18 @@ func (c *QueueConfig) Validate() *Error {
 	return nil
 }
 
+// said returns the fields that are not zero.
+func (c *QueueConfig) said() (fields ConfigFields) {
+	for f := FieldLease; f < fieldsEnd; f <<= 1 {
+		var one QueueConfig
+		one.merge(c, f)
+		if one != (QueueConfig{}) {
+			fields |= f
+		}
+	}
+	return fields
+}
+
 // appendConfig appends the values of fields, in the order of their bits.
 func appendConfig(b []byte, c *QueueConfig, fields ConfigFields) []byte {
 	for f := FieldLease; f < fieldsEnd; f <<= 1 {

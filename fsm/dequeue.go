@@ -44,7 +44,7 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 		n := 0
 		for _, name := range names {
 			if q := m.queueNamed(name); q != nil {
-				n += q.ready.Len()
+				n += q.handable()
 			}
 		}
 		g.jobs = m.run.deliveredSlab(min(n, limit))
@@ -52,9 +52,10 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 	bytes := 0
 	for _, name := range names {
 		q := m.queueNamed(name)
-		if q == nil || q.ready.Len() == 0 {
+		if q == nil || q.handable() == 0 {
 			continue
 		}
+		m.dependOnSettings(q)
 		q = m.ownQueue(q)
 		for ; limit > 0 && q.ready.Len() > 0; limit-- {
 			// An answer that nobody can take is worth nothing: at least one job,
@@ -84,14 +85,14 @@ func (m *Machine) handOut(q *queue, g *grantee) int {
 		leaseMs = int64(it.leaseMs)
 	}
 	if leaseMs <= 0 {
-		leaseMs = LeaseDefault
+		leaseMs = q.leaseDefault()
 	}
 	leaseMs = min(leaseMs, LeaseMaxMs)
 	it.heldMs = uint32(leaseMs)
 	it.grant++
 	it.deliveries++
 	it.tag = g.tag
-	it.flags |= flagTag
+	it.flags = it.flags&^flagCancel | flagTag
 	it.fence = m.index
 	if it.rare != nil || g.consumer != "" {
 		r := it.getRare()

@@ -33,8 +33,14 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 // sure tells whether no job of op can be refused, whatever comes before it.
 func (m *Machine) sure(op *Enqueue) bool {
 	for i := range op.Jobs {
-		if op.Jobs[i].UniqueKey != "" {
+		n := &op.Jobs[i]
+		if n.UniqueKey != "" || n.MaxLen > 0 {
 			return false
+		}
+		if i == 0 || n.Queue != op.Jobs[i-1].Queue {
+			if q := m.queueNamed(n.Queue); q != nil && q.refuses() {
+				return false
+			}
 		}
 	}
 	return true
@@ -63,6 +69,13 @@ func (m *Machine) keyUsed(k Key) bool {
 }
 
 func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
+	q := m.queueNamed(n.Queue)
+	if q != nil && q.settings != nil {
+		q = m.ownQueue(q) // admit may drop jobs
+	}
+	if item.Code = m.admit(q, n); item.Code != CodeOK {
+		return
+	}
 	j := newJob(n.Body)
 	it := jobItem{item.ID.Key, j}
 	if before, used := m.jobs.SetHint(it, &m.run.lastJob); used {
@@ -70,8 +83,13 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 		item.Code = CodeInvalidRequest
 		return
 	}
-	q := m.openQueue(n.Queue)
+	if q == nil {
+		q = m.newQueue(strings.Clone(n.Queue))
+	} else {
+		q = m.ownQueue(q)
+	}
 	q.made = true
+	c := &q.set().config
 	j.stamp = m.stamp
 	j.seq = m.nextSeq()
 	j.queue = q.number
@@ -81,6 +99,10 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 	j.lastIndex = m.index
 	j.leaseMs = uint32(min(max(n.LeaseMs, 0), LeaseMaxMs))
 	ttlMs := min(n.TTLMs, TTLMaxMs)
+	if ttlMs <= 0 && c.TTLMs > 0 {
+		ttlMs = c.TTLMs
+		j.flags |= flagQueueTTL
+	}
 	if n.AtMostOnce {
 		j.flags |= flagAtMostOnce
 		if ttlMs <= 0 {
@@ -96,9 +118,13 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 		dueMs = m.now + min(n.DelayMs, DelayMaxMs)
 	case n.AtMs > m.now:
 		dueMs = min(n.AtMs, m.now+DelayMaxMs)
+	case n.AtMs == 0:
+		dueMs = m.now + c.DelayMs
 	}
-	if len(n.Headers) > 0 || n.MaxFailures != 0 || n.keyed() || n.Group != "" {
-		m.setRare(q, j, rare{headers: cloneHeaders(n.Headers), maxFailures: n.MaxFailures, more: n.more()})
+	if n.hasRare() {
+		r := n.rare()
+		r.headers = cloneHeaders(r.headers)
+		m.setRare(q, j, r)
 	}
 	m.addBytes(q, jobCost+int64(len(j.body)))
 	if j.expiresMs != 0 {
@@ -110,12 +136,21 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 		j.dueMs = dueMs
 		m.place(q, it, stateDelayed)
 	} else {
-		m.place(q, it, stateReady)
+		m.arrive(q, it)
 	}
 	item.ID = j.id(it.key)
 	if n.keyed() {
 		m.takeKeys(q, it, n)
 	}
+}
+
+func (j *NewJob) hasRare() bool {
+	return len(j.Headers) > 0 || j.MaxFailures != 0 || j.keyed() || j.Group != ""
+}
+
+// rare is the job's rare part; its headers share j's memory.
+func (j *NewJob) rare() rare {
+	return rare{headers: j.Headers, maxFailures: j.MaxFailures, more: j.more()}
 }
 
 // cloneHeaders copies headers with all their text in one allocation.

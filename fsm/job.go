@@ -27,6 +27,11 @@ const (
 	flagTag
 	// flagUnique: the job has its unique key.
 	flagUnique
+	// flagCancel: the holder is asked to stop. The next hand-out clears it.
+	flagCancel
+	// flagQueueTTL: the TTL is the queue's. The id shows what the enqueue said, so
+	// that it is the same whatever the queue's configuration is by then.
+	flagQueueTTL
 	flagsEnd
 )
 
@@ -34,10 +39,11 @@ const (
 	reasonNone = iota
 	reasonMaxFailures
 	reasonAtMostOnce
+	reasonRejected
 	reasonCount
 )
 
-var reasonNames = [reasonCount]string{"", "max_failures", "at_most_once"}
+var reasonNames = [reasonCount]string{"", "max_failures", "at_most_once", "rejected"}
 
 // job is the hot record of a job, 120 bytes. Its key is not in it: the tree of
 // jobs holds both. A job is changed only by the machine whose stamp it carries
@@ -45,7 +51,7 @@ var reasonNames = [reasonCount]string{"", "max_failures", "at_most_once"}
 type job struct {
 	seq        uint64 // place among all jobs and waiters ever; kept for life
 	enqueuedMs int64
-	dueMs      int64  // delayed: ready then; leased: over then; dead: removed then; else 0
+	dueMs      int64  // delayed: ready then, 0 = held back by a pause; leased: over then; dead: removed then; else 0
 	expiresMs  int64  // 0 = no TTL
 	lastIndex  uint64 // of the last change
 	fence      uint64 // index of the last grant
@@ -71,8 +77,9 @@ type rare struct {
 	consumer    string // of the last grant
 	lastError   string
 	maxFailures int32
-	deadReason  uint8
-	more        *more // nil when all is zero; never changed, replaced
+	deadReason  uint8    // dead, or moved by dead_letter
+	more        *more    // nil when all is zero; never changed, replaced
+	history     *history // nil when all is zero; never changed, replaced
 }
 
 // more holds what still fewer have. It is apart because the rare part is
@@ -83,26 +90,45 @@ type more struct {
 	uniqueKey string
 }
 
+// history is what happened to a job that failed. Machines of state version 1
+// have none.
+type history struct {
+	deadMs   int64  // when it died, or was moved by dead_letter
+	source   string // the queue that dead_letter moved it from
+	keepMs   int64  // moved by dead_letter and not dead there: removed then; else 0
+	redriven uint32 // times
+	nacks    uint32 // failures by nack
+}
+
 // Costs of Bytes, about what the heap takes: fixed, because they must be equal
 // on all nodes.
 const (
 	jobCost       = 272 // record, and a place in three trees and a timer
 	rareCost      = 64
 	moreCost      = 112
+	historyCost   = 64
 	keyCost       = 160
 	keptCost      = 224
 	headerCost    = 32
 	queueCost     = 640
+	settingsCost  = 224
 	waiterCost    = 320
 	tombstoneCost = 96
 	sessionCost   = 1024
 )
+
+func (r *rare) zero() bool {
+	return r.headers == nil && r.consumer == "" && r.lastError == "" && r.maxFailures == 0 && r.deadReason == 0 && r.more == nil && r.history == nil
+}
 
 func (r *rare) bytes() int64 {
 	if r == nil {
 		return 0
 	}
 	n := rareCost + len(r.consumer) + len(r.lastError)
+	if r.history != nil {
+		n += historyCost + len(r.history.source)
+	}
 	for _, h := range r.headers {
 		n += headerCost + len(h.Name) + len(h.Value)
 	}
@@ -110,10 +136,6 @@ func (r *rare) bytes() int64 {
 		n += moreCost + len(e.group) + len(e.dedupID) + len(e.uniqueKey)
 	}
 	return int64(n)
-}
-
-func (r *rare) zero() bool {
-	return r.headers == nil && r.consumer == "" && r.lastError == "" && r.maxFailures == 0 && r.deadReason == 0 && r.more == nil
 }
 
 func (j *job) bytes() int64 { return jobCost + int64(len(j.body)) + j.rare.bytes() }
@@ -134,6 +156,26 @@ func (r *rare) getMore() more {
 	return *r.more
 }
 
+// past returns the history as a value, to change and hand to setPast.
+func (r *rare) past() history {
+	if r == nil || r.history == nil {
+		return history{}
+	}
+	return *r.history
+}
+
+func (r *rare) setPast(h history) {
+	r.history = nil
+	if h != (history{}) {
+		r.history = &h
+	}
+}
+
+// moved tells whether dead_letter moved the job here, where it is not dead.
+func (j *job) moved() bool {
+	return j.rare != nil && j.rare.history != nil && j.rare.history.keepMs != 0
+}
+
 // order is the job's place in its queue: priority, then sequence.
 func (j *job) order() uint64 { return uint64(9-j.priority)<<60 | j.seq }
 
@@ -142,16 +184,20 @@ const seqMax = 1<<60 - 1
 // id returns the id of the job with key k.
 func (j *job) id(k Key) ID {
 	ttl := int64(0)
-	if j.expiresMs != 0 {
+	if j.expiresMs != 0 && j.flags&flagQueueTTL == 0 {
 		ttl = j.expiresMs - j.enqueuedMs
 	}
 	return ID{Key: k, Node: j.node, Minutes: ttlMinutes(ttl, j.flags&flagAtMostOnce != 0)}
 }
 
-// failuresMax returns the number of failures that makes the job dead, -1 = none.
-func (j *job) failuresMax() int64 {
+// failuresMax returns the number of failures that makes a job of q dead, -1 =
+// none.
+func (j *job) failuresMax(q *queue) int64 {
 	if j.rare != nil && j.rare.maxFailures != 0 {
 		return max(-1, int64(j.rare.maxFailures))
+	}
+	if n := q.set().config.MaxFailures; n != 0 {
+		return int64(n)
 	}
 	return MaxFailuresDefault
 }
@@ -215,6 +261,22 @@ func (m *Machine) addBytes(q *queue, n int64) {
 	}
 }
 
+// timer returns the kind of the timer at dueMs, if the job's state has one.
+func (j *job) timer() (timerKind, bool) {
+	switch j.state {
+	case stateDelayed:
+		return timerDelay, j.dueMs != 0
+	case stateLeased:
+		return timerLease, true
+	case stateDead:
+		return timerDead, true
+	}
+	return 0, false
+}
+
+// heldBack tells whether the job is due and waits for the end of a pause.
+func (j *job) heldBack() bool { return j.state == stateDelayed && j.dueMs == 0 }
+
 // place puts an owned job, new or just taken out, into the trees of its state.
 func (m *Machine) place(q *queue, it jobItem, s jobState) {
 	it.state = s
@@ -226,10 +288,16 @@ func (m *Machine) place(q *queue, it jobItem, s jobState) {
 		q.ready.Set(it.order(), it.key)
 		m.touch(q)
 	} else {
-		q.rest.Set(it.seq, it.key)
+		q.rest.Set(it.restOrder(), it.key)
 	}
-	if kind, ok := s.timer(); ok {
+	if kind, ok := it.timer(); ok {
 		m.forcing.Set(timer{it.dueMs, kind.order(it.seq), it.key})
+	}
+	if it.rare != nil || it.heldBack() {
+		m.putAside(q, it)
+	}
+	if q.settings != nil {
+		m.retime(q)
 	}
 }
 
@@ -244,10 +312,16 @@ func (m *Machine) take(q *queue, it jobItem) {
 	if s == stateReady {
 		q.ready.Delete(it.order())
 	} else {
-		q.rest.Delete(it.seq)
+		q.rest.Delete(it.restOrder())
 	}
-	if kind, ok := s.timer(); ok {
+	if kind, ok := it.timer(); ok {
 		m.forcing.Delete(timer{it.dueMs, kind.order(it.seq), it.key})
+	}
+	if it.rare != nil || it.heldBack() {
+		m.takeAside(q, it)
+	}
+	if q.settings != nil {
+		m.retime(q)
 	}
 }
 
@@ -259,11 +333,23 @@ func (m *Machine) move(q *queue, it jobItem, s jobState, dueMs int64) {
 	m.place(q, it, s)
 }
 
+// toReady makes an owned job ready, or holds it back while its queue takes none.
+func (m *Machine) toReady(q *queue, it jobItem) {
+	if q.set().pausedIn {
+		m.move(q, it, stateDelayed, 0)
+		return
+	}
+	m.move(q, it, stateReady, 0)
+}
+
 // drop removes a job for good.
 func (m *Machine) drop(q *queue, it jobItem) {
 	m.take(q, it)
 	if it.expiresMs != 0 {
 		m.forcing.Delete(timer{it.expiresMs, timerTTL.order(it.seq), it.key})
+	}
+	if it.moved() {
+		m.forcing.Delete(it.keepTimer())
 	}
 	m.jobs.Delete(jobItem{key: it.key})
 	m.addBytes(q, -it.bytes())
@@ -282,27 +368,22 @@ func (m *Machine) ended(k Key) {
 	}
 }
 
+// expire drops a job whose time is over, or for which there is no room.
+func (m *Machine) expire(q *queue, it jobItem) {
+	q.expired++
+	m.totals.expired++
+	m.drop(q, it)
+	m.remember(it.key, tombExpired)
+}
+
 // fail counts a failure of an owned job whose lease ended; what becomes of it
 // is the caller's to say. It is true when the job must be dead.
 func (m *Machine) fail(q *queue, j *job) bool {
 	j.failures++
 	q.failed++
 	m.totals.failed++
-	limit := j.failuresMax()
+	limit := j.failuresMax(q)
 	return limit >= 0 && int64(j.failures) >= limit
-}
-
-// bury makes an owned job dead: kept in its queue for DeadTTLMs.
-func (m *Machine) bury(q *queue, it jobItem, reason uint8) {
-	r := it.getRare()
-	r.deadReason = reason
-	m.setRare(q, it.job, r)
-	q.deadTotal++
-	m.totals.deadTotal++
-	m.freeUnique(q, it)
-	it.flags &^= flagUnique
-	m.ended(it.key)
-	m.move(q, it, stateDead, m.now+DeadTTLMs)
 }
 
 // Bodies up to bodyInlineMax lie behind their job in one allocation, whose size

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -26,12 +27,12 @@ type page struct {
 }
 
 func (m *Machine) newPage(states StateSet, limit int) *page {
-	return &page{m: m, states: states, limit: min(max(limit, 1), ScanMax)}
+	return &page{m: m, states: states, limit: min(max(limit, 1), m.scanMax)}
 }
 
 // look shows the page a job; false ends the page.
 func (p *page) look(it jobItem) bool {
-	if p.looked == ScanMax {
+	if p.looked == p.m.scanMax {
 		p.more = true
 		return false
 	}
@@ -67,10 +68,8 @@ func (m *Machine) QueueJobs(queue string, states StateSet, desc bool, after JobC
 	p := m.newPage(states, limit)
 	if states == StateReady {
 		scanKeys(&q.ready, desc, after, p.lookKey)
-	} else if states&StateReady == 0 {
-		scanKeys(&q.rest, desc, after, p.lookKey)
-	} else {
-		scanBySeq(q, desc, after, p.lookKey)
+	} else if from, ok := after.next(desc); ok {
+		merge(q.lanes(states), from, desc, p.lookKey)
 	}
 	if !p.more {
 		return p.jobs, JobCursor{}, false, CodeOK
@@ -82,87 +81,31 @@ func (m *Machine) QueueJobs(queue string, states StateSet, desc bool, after JobC
 	return p.jobs, next, true, CodeOK
 }
 
+// next returns where the list goes on, by sequence; ok is false at its end.
+func (c JobCursor) next(desc bool) (from uint64, ok bool) {
+	switch {
+	case desc && !c.Some:
+		return seqMax, true
+	case desc:
+		return c.Order - 1, c.Order > 0
+	case !c.Some:
+		return 0, true
+	}
+	return c.Order + 1, c.Order < seqMax
+}
+
+// scanKeys goes through a tree in the order of its keys.
 func scanKeys(t *btree.Map[uint64, Key], desc bool, after JobCursor, look func(uint64, Key) bool) {
 	switch {
 	case desc && !after.Some:
 		t.Reverse(look)
-	case desc && after.Order == 0:
-	case desc:
+	case desc && after.Order > 0:
 		t.Descend(after.Order-1, look)
+	case desc:
 	case !after.Some:
 		t.Scan(look)
-	default:
+	case after.Order+1 != 0:
 		t.Ascend(after.Order+1, look)
-	}
-}
-
-// scanBySeq merges the ready jobs of each priority and the others.
-func scanBySeq(q *queue, desc bool, after JobCursor, look func(uint64, Key) bool) {
-	type run struct {
-		it   btree.MapIter[uint64, Key]
-		base uint64 // of the orders of this run
-		some bool
-	}
-	from := uint64(0)
-	switch {
-	case !desc && after.Some:
-		from = after.Order + 1
-	case desc && !after.Some:
-		from = seqMax
-	case desc && after.Order == 0:
-		return
-	case desc:
-		from = after.Order - 1
-	}
-	if from > seqMax {
-		return
-	}
-	var runs [11]run
-	settle := func(r *run) {
-		if r.some {
-			order := r.it.Key()
-			r.some = order >= r.base && order-r.base <= seqMax
-		}
-	}
-	for i := range runs {
-		r := &runs[i]
-		if i < 10 {
-			r.it, r.base = q.ready.Iter(), uint64(i)<<60
-		} else {
-			r.it = q.rest.Iter()
-		}
-		r.some = r.it.Seek(r.base | from)
-		if desc {
-			// Seek goes to the first that is not before; the run ends at from.
-			if !r.some {
-				r.some = r.it.Last()
-			} else if r.it.Key() > r.base|from {
-				r.some = r.it.Prev()
-			}
-		}
-		settle(r)
-	}
-	for {
-		var best *run
-		for i := range runs {
-			r := &runs[i]
-			if !r.some {
-				continue
-			}
-			seq := r.it.Key() & seqMax
-			if best == nil || desc && seq > best.it.Key()&seqMax || !desc && seq < best.it.Key()&seqMax {
-				best = r
-			}
-		}
-		if best == nil || !look(best.it.Key(), best.it.Value()) {
-			return
-		}
-		if desc {
-			best.some = best.it.Prev()
-		} else {
-			best.some = best.it.Next()
-		}
-		settle(best)
 	}
 }
 
@@ -181,25 +124,27 @@ func (m *Machine) AllJobs(states StateSet, after Key, limit int) (jobs []JobInfo
 
 // ConsumerJobs lists what a consumer holds, by sequence.
 func (m *Machine) ConsumerJobs(consumer string, after JobCursor, limit int) (jobs []JobInfo, next JobCursor, more bool) {
-	var held []jobItem
-	m.forcing.Scan(func(t timer) bool {
-		if timerKind(t.ord>>60) == timerLease {
-			it, q := m.find(t.key)
-			if q != nil && it.rare != nil && it.rare.consumer == consumer && (!after.Some || it.seq > after.Order) {
-				held = append(held, it)
-			}
-		}
-		return true
-	})
-	slices.SortFunc(held, func(a, b jobItem) int {
-		if a.seq < b.seq {
-			return -1
-		}
-		return 1
-	})
+	from, ok := after.next(false)
+	if !ok {
+		return nil, JobCursor{}, false
+	}
 	p := m.newPage(StateLeased, limit)
-	for _, it := range held {
-		if !p.look(it) {
+	// Two lanes, as consumerPlace has them.
+	var held []place
+	for lane := range uint64(2) {
+		n := 0
+		m.consumers.Ascend(aside{consumer: consumer, ord: lane<<60 | from}, func(a aside) bool {
+			if a.consumer != consumer || a.ord > lane<<60|seqMax || n > m.scanMax {
+				return false
+			}
+			n++
+			held = append(held, place{a.ord & seqMax, a.key})
+			return true
+		})
+	}
+	slices.SortFunc(held, func(a, b place) int { return cmp.Compare(a.ord, b.ord) })
+	for _, h := range held {
+		if !p.lookKey(h.ord, h.key) {
 			break
 		}
 	}
@@ -221,7 +166,7 @@ type QueueFilter struct {
 // at no more than ScanMax, so a page may be empty though others follow; next is
 // "" when none does.
 func (m *Machine) Queues(f QueueFilter, cursor string, limit int) (queues []QueueInfo, next string) {
-	limit = min(max(limit, 1), ScanMax)
+	limit = min(max(limit, 1), m.scanMax)
 	looked, last, more := 0, "", false
 	m.names.Ascend(max(f.Prefix, cursor), func(name string, number uint32) bool {
 		if !strings.HasPrefix(name, f.Prefix) {
@@ -230,7 +175,7 @@ func (m *Machine) Queues(f QueueFilter, cursor string, limit int) (queues []Queu
 		if name <= cursor && cursor != "" {
 			return true
 		}
-		if looked == ScanMax {
+		if looked == m.scanMax {
 			more = true
 			return false
 		}

@@ -42,6 +42,10 @@ type Machine struct {
 	kept      btree.BTreeG[*kept]
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
+	back      btree.BTreeG[aside]         // jobs held back by a pause
+	thaw      btree.Map[uint32, struct{}] // queues with jobs held back, whose pause is over
+	moved     btree.BTreeG[aside]         // jobs in dead letter queues, not dead there and not leased
+	consumers btree.BTreeG[aside]         // leased jobs with a consumer
 
 	topics     btree.Map[uint32, *topic]
 	topicNames btree.Map[string, uint32]
@@ -51,6 +55,8 @@ type Machine struct {
 	timersMax  int // TimersPerEntry
 	tombsMax   int // TombstonesMax
 	handOutMax int // BatchBytesMax
+	sweepMax   int // SweepMax
+	scanMax    int // ScanMax
 
 	run run // scratch of Apply; nothing in it outlives an entry
 }
@@ -106,10 +112,13 @@ func empty() *Machine {
 		keys:    tree(keyLess),
 		kept:    tree(keptLess),
 		tombs:   tree(tombLess),
+		back:    tree(asideLess), moved: tree(asideLess), consumers: tree(asideLess),
 
 		timersMax:  TimersPerEntry,
 		tombsMax:   TombstonesMax,
 		handOutMax: BatchBytesMax,
+		sweepMax:   SweepMax,
+		scanMax:    ScanMax,
 	}
 }
 
@@ -151,8 +160,12 @@ func (m *Machine) Copy() *Machine {
 		kept:      *m.kept.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
+		back:      *m.back.IsoCopy(),
+		thaw:      *m.thaw.IsoCopy(),
+		moved:     *m.moved.IsoCopy(),
+		consumers: *m.consumers.IsoCopy(),
 		topics:    *m.topics.IsoCopy(), topicNames: *m.topicNames.IsoCopy(), topicBytes: m.topicBytes,
-		timersMax: m.timersMax, tombsMax: m.tombsMax, handOutMax: m.handOutMax,
+		timersMax: m.timersMax, tombsMax: m.tombsMax, handOutMax: m.handOutMax, sweepMax: m.sweepMax, scanMax: m.scanMax,
 	}
 	return c
 }
@@ -185,10 +198,11 @@ func (m *Machine) applyBatch(data []byte) error {
 		return fmt.Errorf("batch flags %#x: %w", data[1], ErrNewer)
 	}
 	r := &m.run
+	r.drops = m.sweepMax
 	a := &r.applied
 	a.Header = h
 	a.Fired = m.fireTimers(max(m.now, h.TimeMs))
-	m.reap(m.timersMax - a.Fired)
+	m.thawing(m.reap(m.timersMax - a.Fired))
 	m.serve()
 
 	ops := data[BatchHeaderSize:]
@@ -307,9 +321,30 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 		return m.keyed(h, op)
 	case *Alarm:
 		return m.alarm(h, op)
-	case *Reject, *Settle, *Requeue, *Hold, *Cancel, *DeleteJobs, *WithdrawJobs, *Purge, *Redrive, *Pause,
-		*Configure, *ReleaseConsumer:
-		return CodeInvalidRequest // known to the codec, and refused by this machine
+	case *Reject:
+		return m.settle(op.Items, rejectItem)
+	case *Settle:
+		return m.settleMixed(op.Items)
+	case *Requeue:
+		return m.byKey(op.Keys, requeueJob)
+	case *Hold:
+		return m.byKey(op.Keys, holdJob)
+	case *Cancel:
+		return m.byKey(op.Keys, cancelJob)
+	case *DeleteJobs:
+		return m.byKey(op.Keys, deleteJob)
+	case *WithdrawJobs:
+		return m.byKey(op.Keys, withdrawJob)
+	case *Purge:
+		return m.purge(op)
+	case *Redrive:
+		return m.redrive(op)
+	case *Pause:
+		return m.pause(op)
+	case *Configure:
+		return m.configure(op)
+	case *ReleaseConsumer:
+		return m.releaseConsumer(op)
 	}
 	panic(fmt.Sprintf("BUG: op of kind %d is decoded and not applied", op.Kind()))
 }

@@ -14,6 +14,8 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 		r.Code = CodeInvalidRequest
 		return
 	}
+	m.level(LevelOf(op))
+	_, m.canceling = op.(*Cancel)
 	switch op := op.(type) {
 	case *NodeStart:
 		r.Code = m.nodeStart(h, op)
@@ -101,6 +103,30 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 		m.deleteQueue(op, r)
 	case *MemberChange:
 		r.Code = m.memberChange(op)
+	case *Reject:
+		m.items(op.Items, r, m.reject)
+	case *Settle:
+		m.settleMixed(op.Items, r)
+	case *Requeue:
+		m.byKey(op.Keys, r, m.requeue)
+	case *Hold:
+		m.byKey(op.Keys, r, m.hold)
+	case *Cancel:
+		m.byKey(op.Keys, r, m.cancel)
+	case *DeleteJobs:
+		m.byKey(op.Keys, r, m.delete)
+	case *WithdrawJobs:
+		m.byKey(op.Keys, r, m.withdrawJob)
+	case *Purge:
+		m.purge(op, r)
+	case *Redrive:
+		m.redrive(op, r)
+	case *Pause:
+		m.pause(op)
+	case *Configure:
+		m.configure(op, r)
+	case *ReleaseConsumer:
+		m.releaseConsumer(op, r)
 	}
 }
 
@@ -232,6 +258,7 @@ func (m *model) nodeStart(h BatchHeader, op *NodeStart) Code {
 		table[at].Peer = op.Peer
 		m.table(table)
 	}
+	m.level(m.featureLevel())
 	return CodeOK
 }
 
@@ -240,6 +267,10 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 		if !m.answered {
 			if known := m.known(&n); known != nil {
 				r.Items = append(r.Items, *known)
+				continue
+			}
+			if code := m.admit(&n); code != CodeOK {
+				r.Items = append(r.Items, ItemResult{Code: code, ID: ID{Key: Key{h.Epoch, op.First + uint64(i)}}})
 				continue
 			}
 		}
@@ -254,6 +285,10 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 			body: string(n.Body), headers: n.Headers, group: n.Group, dedup: n.DedupID, unique: n.UniqueKey,
 		}
 		ttl := n.TTLMs
+		if ttl == 0 {
+			ttl = q.Config.TTLMs
+			j.queueTTL = ttl > 0
+		}
 		if ttl == 0 && n.AtMostOnce {
 			ttl = AtMostOnceTTLMs
 		}
@@ -264,6 +299,10 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 			m.setDue(j, "delayed", now+n.DelayMs)
 		} else if n.AtMs > now {
 			m.setDue(j, "delayed", n.AtMs)
+		} else if n.AtMs == 0 && q.Config.DelayMs > 0 {
+			m.setDue(j, "delayed", now+q.Config.DelayMs)
+		} else {
+			m.ready(j)
 		}
 		j.hasUnique, j.uniqueAt = n.UniqueKey != "" && m.holderOf(q, n.UniqueKey) == nil, m.pos.Index
 		m.jobs = append(m.jobs, j)
@@ -407,17 +446,25 @@ func (m *model) nack(it Item, res *ItemResult) {
 	if it.Error != "" {
 		j.err = it.Error
 	}
+	m.depends = max(m.depends, j.queue.changed)
+	if m.version >= 2 {
+		j.nacks++
+	}
 	j.tagged = false
 	last := m.failed(j)
+	delay := it.DelayMs
+	if delay < 0 {
+		delay = backoffOf(&j.queue.Config, j.key, j.fails)
+	}
 	res.Dead = j.amo || last
 	if j.amo {
 		m.dead(j, "at_most_once")
 	} else if last {
 		m.dead(j, "max_failures")
-	} else if it.DelayMs > 0 {
-		m.setDue(j, "delayed", m.pos.TimeMs+it.DelayMs)
+	} else if delay > 0 {
+		m.setDue(j, "delayed", m.pos.TimeMs+delay)
 	} else {
-		m.set(j, "ready")
+		m.ready(j)
 	}
 }
 
@@ -431,7 +478,7 @@ func (m *model) release(it Item, res *ItemResult) {
 		return
 	}
 	j.tagged = false
-	m.set(j, "ready")
+	m.ready(j)
 }
 
 func (m *model) extend(it Item, res *ItemResult) {
@@ -448,6 +495,7 @@ func (m *model) extend(it Item, res *ItemResult) {
 	}
 	m.setDue(j, "leased", m.pos.TimeMs+j.held)
 	res.LeaseUntil = j.due
+	res.Cancel = j.cancel
 }
 
 func (m *model) giveBack(it Item, res *ItemResult) {
@@ -463,7 +511,7 @@ func (m *model) giveBack(it Item, res *ItemResult) {
 	}
 	j.tagged = false
 	j.deliveries--
-	m.set(j, "ready")
+	m.ready(j)
 }
 
 func (m *model) deleteQueue(op *DeleteQueue, r *Result) {
@@ -495,6 +543,12 @@ func (m *model) deleteQueue(op *DeleteQueue, r *Result) {
 func (m *model) queueInfo(q *mQueue) QueueInfo {
 	info := q.QueueInfo
 	info.Queue = q.name
+	info.Configured = q.Version != 0
+	for _, j := range m.jobs {
+		if j.queue == q {
+			info.Bytes += j.bytes()
+		}
+	}
 	info.Ready, info.Delayed, info.Leased = len(m.in(q, "ready")), len(m.in(q, "delayed")), len(m.in(q, "leased"))
 	info.Held, info.Dead = len(m.in(q, "held")), len(m.in(q, "dead"))
 	info.Waiters = len(m.waiting(q.name))
@@ -515,6 +569,7 @@ func (m *model) infos() (all []QueueInfo, total QueueInfo) {
 		}
 		info := m.queueInfo(q)
 		addCounts(&total, &info)
+		total.Bytes += info.Bytes
 		total.Ready += info.Ready
 		total.Delayed += info.Delayed
 		total.Leased += info.Leased
@@ -537,13 +592,21 @@ func (m *model) jobInfo(k Key) (JobInfo, Code) {
 		}
 		return JobInfo{}, CodeJobGone
 	}
-	info := JobInfo{Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, UniqueKey: j.unique, DedupID: j.dedup, JobLeaseMs: j.lease, HeldMs: j.held}
+	info := JobInfo{
+		Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, UniqueKey: j.unique, DedupID: j.dedup,
+		Cancel: j.cancel, DeadMs: j.deadMs, SourceQueue: j.source, Redriven: j.redriven, Nacks: j.nacks, JobLeaseMs: j.lease, HeldMs: j.held,
+	}
+	if j.state == "dead" && j.deadMs == 0 {
+		info.DeadMs = j.due - DeadTTLMs
+	}
 	if j.state == "leased" {
 		info.Consumer = j.consumer
 	} else {
 		info.Grant, info.Tag, info.LeaseUntil = 0, 0, 0
 	}
-	if j.state == "delayed" {
+	if j.heldBack() {
+		info.DeliverMs = j.queue.PausedUntilMs
+	} else if j.state == "delayed" {
 		info.DeliverMs = j.due
 	}
 	return info, CodeOK
@@ -553,8 +616,16 @@ func (m *model) nextDue() (ms int64, ok bool) {
 	if slices.ContainsFunc(m.queues, func(q *mQueue) bool { return q.doomed }) {
 		return m.pos.TimeMs, true
 	}
+	if len(m.thawing()) > 0 {
+		return m.pos.TimeMs, true
+	}
+	for _, q := range m.queues {
+		if t := q.PausedUntilMs; t != 0 && m.pauseForces(q) && (!ok || t < ms) {
+			ms, ok = t, true
+		}
+	}
 	for _, j := range m.jobs {
-		for _, t := range []int64{j.due, j.expires} {
+		for _, t := range []int64{j.due, j.expires, j.keep} {
 			if t != 0 && (!ok || t < ms) {
 				ms, ok = t, true
 			}

@@ -28,6 +28,11 @@ type model struct {
 	timersMax int
 	handMax   int
 	tombsMax  int
+	sweepMax  int
+	drops     int    // old jobs that full queues may still drop in this entry
+	version   uint32 // of the state: 2 once every member or an op said so
+	canceling bool   // the op at hand is a cancel
+	conflict  ID     // who has the unique key
 	self      Self
 	applied   Applied
 }
@@ -44,6 +49,10 @@ type mJob struct {
 	last, fence, tag         uint64
 	grant, deliveries, fails uint32
 	maxFails                 int32
+	queueTTL, cancel         bool
+	deadMs, keep             int64
+	source                   string
+	redriven, nacks          uint32
 	node                     uint32
 	body                     string
 	headers                  []Header
@@ -79,7 +88,8 @@ type mQueue struct {
 	made, doomed bool
 	idle, timer  int64
 	freed        uint64 // see queue.freed
-	QueueInfo           // the counts of what happened
+	changed      uint64 // index of the last change of configuration or pause
+	QueueInfo           // the counts of what happened; configuration and pause
 }
 
 type mWaiter struct {
@@ -104,7 +114,7 @@ type mTomb struct {
 }
 
 func newModel(members []Member) *model {
-	return &model{pos: Position{Index: 1, Term: 1}, members: members, timersMax: TimersPerEntry, tombsMax: TombstonesMax, handMax: BatchBytesMax}
+	return &model{pos: Position{Index: 1, Term: 1}, members: members, timersMax: TimersPerEntry, tombsMax: TombstonesMax, handMax: BatchBytesMax, sweepMax: SweepMax, version: 1}
 }
 
 func (m *model) find(name string) *mQueue {
@@ -192,7 +202,7 @@ func (m *model) tidy(q *mQueue) {
 		return
 	}
 	q.idle = m.pos.TimeMs
-	if q.timer == 0 {
+	if q.timer == 0 && !q.keeps() {
 		q.timer = q.idle + QueueIdleMs
 	}
 }
@@ -223,6 +233,7 @@ func (m *model) remove(q *mQueue) {
 func (m *model) keepCounts(q *mQueue) {
 	addCounts(&m.gone, &q.QueueInfo)
 	q.QueueInfo = QueueInfo{}
+	q.changed = 0
 }
 
 func addCounts(sum, q *QueueInfo) {
@@ -297,10 +308,11 @@ func (m *model) apply(term uint64, h *BatchHeader, ops []Op, flags []byte, self 
 }
 
 func (m *model) batch(h BatchHeader, ops []Op, flags []byte) {
+	m.drops = m.sweepMax
 	a := &m.applied
 	a.Header = h
 	m.timers(max(m.pos.TimeMs, h.TimeMs))
-	m.reap()
+	m.thaw(m.reap())
 	m.serve()
 	s := m.session(h.Origin)
 	switch {
@@ -357,7 +369,9 @@ func (m *model) timers(t int64) {
 		for _, j := range m.jobs {
 			switch j.state {
 			case "delayed":
-				all = append(all, due{j.due, 1, j.seq, func() { m.set(j, "ready") }})
+				if !j.heldBack() {
+					all = append(all, due{j.due, 1, j.seq, func() { m.ready(j) }})
+				}
 			case "leased":
 				all = append(all, due{j.due, 2, j.seq, func() { m.leaseOver(j) }})
 			case "dead":
@@ -365,6 +379,9 @@ func (m *model) timers(t int64) {
 			}
 			if j.expires != 0 {
 				all = append(all, due{j.expires, 3, j.seq, func() { m.expire(j) }})
+			}
+			if j.keep != 0 {
+				all = append(all, due{j.keep, 4, j.seq, func() { m.expire(j) }})
 			}
 			if j.queue.doomed {
 				for i := range all {
@@ -388,6 +405,9 @@ func (m *model) timers(t int64) {
 		for _, q := range m.queues {
 			if q.timer != 0 {
 				all = append(all, due{q.timer, 6, uint64(q.number), func() { m.idleTimer(q) }})
+			}
+			if q.PausedUntilMs != 0 {
+				all = append(all, due{q.PausedUntilMs, 14, uint64(q.number), func() { m.setPause(q, false, false, 0) }})
 			}
 		}
 		slices.SortFunc(all, func(a, b due) int {
@@ -413,12 +433,12 @@ func (m *model) reapJob(j *mJob) {
 	}
 }
 
-func (m *model) reap() {
-	budget := m.timersMax - m.applied.Fired
+func (m *model) reap() (budget int) {
+	budget = m.timersMax - m.applied.Fired
 	for budget > 0 {
 		i := slices.IndexFunc(m.queues, func(q *mQueue) bool { return q.doomed })
 		if i < 0 {
-			return
+			return budget
 		}
 		q := m.queues[i]
 		list := m.in(q, "ready")
@@ -441,11 +461,12 @@ func (m *model) reap() {
 			}))
 		}
 	}
+	return budget
 }
 
 func (m *model) idleTimer(q *mQueue) {
 	q.timer = 0
-	if m.count(q) > 0 || len(m.waiting(q.name)) > 0 {
+	if m.count(q) > 0 || len(m.waiting(q.name)) > 0 || q.keeps() {
 		return
 	}
 	if q.idle+QueueIdleMs > m.pos.TimeMs {
@@ -472,18 +493,8 @@ func (m *model) setDue(j *mJob, state string, due int64) {
 }
 
 func (m *model) expire(j *mJob) {
-	j.queue.Expired++
-	m.drop(j)
-	m.remember(j.key, false)
+	m.gives(j)
 	m.tidy(j.queue)
-}
-
-func (m *model) dead(j *mJob, reason string) {
-	m.free(j)
-	m.end(j)
-	j.queue.DeadTotal++
-	j.reason = reason
-	m.setDue(j, "dead", m.pos.TimeMs+DeadTTLMs)
 }
 
 // failed counts a failure; true: that was the last.
@@ -491,6 +502,9 @@ func (m *model) failed(j *mJob) bool {
 	j.fails++
 	j.queue.Failed++
 	limit := j.maxFails
+	if limit == 0 {
+		limit = j.queue.Config.MaxFailures
+	}
 	if limit == 0 {
 		limit = MaxFailuresDefault
 	}
@@ -504,7 +518,7 @@ func (m *model) leaseOver(j *mJob) {
 	} else if last {
 		m.dead(j, "max_failures")
 	} else {
-		m.set(j, "ready")
+		m.ready(j)
 	}
 }
 
@@ -542,7 +556,7 @@ func (m *model) serve() {
 
 func (m *model) anyReady(names []string) bool {
 	for _, name := range names {
-		if q := m.find(name); q != nil && len(m.in(q, "ready")) > 0 {
+		if q := m.find(name); q != nil && !q.PausedOut && len(m.in(q, "ready")) > 0 {
 			return true
 		}
 	}
@@ -553,10 +567,13 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 	bytes := 0
 	for _, name := range names {
 		q := m.find(name)
-		if q == nil {
+		if q == nil || q.PausedOut {
 			continue
 		}
-		for _, j := range m.in(q, "ready") {
+		for i, j := range m.in(q, "ready") {
+			if i == 0 && len(jobs) < limit {
+				m.depends = max(m.depends, q.changed)
+			}
 			if len(jobs) == limit || bytes > 0 && bytes+len(j.body) > m.handMax {
 				return jobs
 			}
@@ -567,8 +584,12 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 				j.held = j.lease
 			}
 			if j.held <= 0 {
+				j.held = q.Config.LeaseMs
+			}
+			if j.held <= 0 {
 				j.held = LeaseDefault
 			}
+			j.cancel = false
 			j.held = min(j.held, LeaseMaxMs)
 			j.grant++
 			j.deliveries++
@@ -585,7 +606,7 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 
 func (j *mJob) id() ID {
 	ttl := int64(0)
-	if j.expires != 0 {
+	if j.expires != 0 && !j.queueTTL {
 		ttl = j.expires - j.enqueued
 	}
 	return ID{j.key, j.node, ttlMinutes(ttl, j.amo)}

@@ -40,10 +40,23 @@ type queue struct {
 	// other than by time, or made the queue. It is not part of the state: after a
 	// restore all that is committed.
 	freed uint64
+	// forces: the timer of its pause lies in Machine.forcing, not in passive.
+	forces bool
+
+	settings  *settings // nil when it was told nothing
+	deadBytes int64     // of its dead jobs, part of bytes
 
 	ready   btree.Map[uint64, Key]     // by job.order
-	rest    btree.Map[uint64, Key]     // all other jobs, by seq
+	rest    btree.Map[uint64, Key]     // all other jobs, by job.restOrder
 	waiters btree.Map[uint64, *waiter] // by seq; those of sessions that are away are not here
+}
+
+// handable is the number of jobs that a dequeue would find.
+func (q *queue) handable() int {
+	if q.set().pausedOut {
+		return 0
+	}
+	return q.ready.Len()
 }
 
 func (q *queue) jobs() int { return q.ready.Len() + q.rest.Len() }
@@ -111,7 +124,7 @@ func (m *Machine) newQueue(name string) *queue {
 	return q
 }
 
-func (q *queue) cost() int64 { return queueCost + 2*int64(len(q.name)) }
+func (q *queue) cost() int64 { return queueCost + 2*int64(len(q.name)) + q.settings.bytes() }
 
 // rested looks whether q became idle: it goes, now or by its timer. Call it
 // after the last of jobs or waiters may have left.
@@ -126,7 +139,7 @@ func (m *Machine) rested(q *queue) {
 		return
 	}
 	q.idleMs = m.now
-	if q.timerMs == 0 {
+	if q.timerMs == 0 && !q.keeps() {
 		m.setIdleTimer(q)
 	}
 }
@@ -140,18 +153,24 @@ func (m *Machine) setIdleTimer(q *queue) {
 func (m *Machine) idleOver(q *queue) {
 	q.timerMs = 0
 	switch {
-	case !q.idle():
+	case !q.idle() || q.keeps():
 	case q.idleMs+QueueIdleMs > m.now:
 		m.setIdleTimer(q)
 	case q.dedups > 0:
-		q.made, q.idleMs, q.counters = false, 0, counters{}
+		m.bytes -= q.settings.bytes()
+		q.made, q.idleMs, q.counters, q.settings = false, 0, counters{}, nil
 	default:
 		m.removeQueue(q)
 	}
 }
 
-// forget takes q out of what reads see: its name, its timer, and the sums.
+// forget takes q out of what reads see: its name, its timers, its settings, and
+// the sums.
 func (m *Machine) forget(q *queue) {
+	m.clearPauseTimer(q)
+	m.bytes -= q.settings.bytes()
+	q.settings = nil
+	m.thaw.Delete(q.number)
 	if q.timerMs != 0 {
 		m.passive.Delete(timer{q.timerMs, timerIdle.order(uint64(q.number)), Key{}})
 		q.timerMs = 0
@@ -198,8 +217,9 @@ func (m *Machine) deleteQueue(op *DeleteQueue) Code {
 	return CodeOK
 }
 
-// reap removes up to budget jobs and dedup ids of deleted queues.
-func (m *Machine) reap(budget int) {
+// reap removes up to budget jobs and dedup ids of deleted queues, and returns what
+// is left of the budget.
+func (m *Machine) reap(budget int) int {
 	before := budget
 	for budget > 0 {
 		number, _, ok := m.doomed.Min()
@@ -207,20 +227,29 @@ func (m *Machine) reap(budget int) {
 			break
 		}
 		q := m.ownQueue(m.queueOf(number))
-		for ; budget > 0 && q.jobs() > 0; budget-- {
-			_, k, ok := q.ready.Min()
-			if !ok {
-				_, k, _ = q.rest.Min()
-			}
-			it, _ := m.jobs.Get(jobItem{key: k})
-			m.drop(q, it)
+		for ; budget > 0 && q.ready.Len() > 0; budget-- {
+			_, k, _ := q.ready.Min()
+			m.reapJob(q, k)
 		}
-		budget -= m.reapKeys(q, budget)
+		jobs, _ := sweep(q.lanes(StateAll&^StateReady), seqMax, budget)
+		for _, p := range jobs {
+			m.reapJob(q, p.key)
+		}
+		budget -= len(jobs)
+		if q.jobs() == 0 {
+			budget -= m.reapKeys(q, budget)
+		}
 		m.reaped(q)
 	}
 	if n := before - budget; n > 0 {
 		m.noteReap(n)
 	}
+	return budget
+}
+
+func (m *Machine) reapJob(q *queue, k Key) {
+	it, _ := m.jobs.Get(jobItem{key: k})
+	m.drop(q, it)
 }
 
 // reaped removes a deleted queue of which nothing is left.

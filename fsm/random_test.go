@@ -21,6 +21,7 @@ type world struct {
 	receipts []Receipt // of all hand-outs ever
 	keys     []Key     // of all jobs ever
 	copies   []keptCopy
+	checks   int
 }
 
 type testNode struct {
@@ -39,9 +40,9 @@ func newWorld() *world {
 	members := []Member{{ID: 7 << 32, Name: "n1", Peer: "http://n1"}, {ID: 9<<32 | 5, Name: "n2", Peer: "http://n2", Learner: true}}
 	w := &world{m: New(members), other: New(members), model: newModel(members), term: 1}
 	for _, m := range []*Machine{w.m, w.other} {
-		m.timersMax, m.tombsMax, m.handOutMax = 4, 6, 20
+		m.timersMax, m.tombsMax, m.handOutMax, m.sweepMax, m.scanMax = 4, 6, 20, 3, 5
 	}
-	w.model.timersMax, w.model.tombsMax, w.model.handMax = 4, 6, 20
+	w.model.timersMax, w.model.tombsMax, w.model.handMax, w.model.sweepMax = 4, 6, 20, 3
 	for _, e := range members {
 		w.nodes = append(w.nodes, &testNode{id: e.ID})
 	}
@@ -113,13 +114,9 @@ func (w *world) check(t *rapid.T) {
 	}
 	infos, total := w.model.infos()
 	got, _ := w.m.Queues(QueueFilter{MaxLen: -1}, "", 100)
-	for i := range got {
-		got[i].Bytes = 0 // the model does not count them, Check does
-	}
 	compare(t, "queues", got, infos)
-	gotTotal := w.m.Totals()
-	gotTotal.Bytes = 0
-	compare(t, "totals", gotTotal, total)
+	compare(t, "totals", w.m.Totals(), total)
+	w.checkLists(t)
 	for _, k := range w.keys {
 		gotJob, gotCode := w.m.Job(k)
 		wantJob, wantCode := w.model.jobInfo(k)
@@ -199,7 +196,7 @@ func restore(t *rapid.T, m *Machine) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.timersMax, r.tombsMax, r.handOutMax = m.timersMax, m.tombsMax, m.handOutMax
+	r.timersMax, r.tombsMax, r.handOutMax, r.sweepMax, r.scanMax = m.timersMax, m.tombsMax, m.handOutMax, m.sweepMax, m.scanMax
 	if err := r.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,6 +267,7 @@ func (w *world) newJob(t *rapid.T) NewJob {
 		LeaseMs:     rapid.SampledFrom([]int64{0, 0, 1, 1000}).Draw(t, "lease"),
 		TTLMs:       rapid.SampledFrom([]int64{0, 0, 0, 1, 2000, 3600_000}).Draw(t, "ttl"),
 		MaxFailures: rapid.SampledFrom([]int32{0, 0, -1, 1, 2}).Draw(t, "max failures"),
+		MaxLen:      rapid.SampledFrom([]int64{0, 0, 0, 0, 1, 3}).Draw(t, "max len"),
 		DedupID:     rapid.SampledFrom([]string{"", "", "", "d1", "d2"}).Draw(t, "dedup id"),
 		DedupTTLMs:  rapid.SampledFrom([]int64{0, 0, 1000, 1500, DedupTTLMaxMs}).Draw(t, "window"),
 		UniqueKey:   rapid.SampledFrom([]string{"", "", "", "u1", "u2"}).Draw(t, "unique"),
@@ -324,7 +322,11 @@ func (w *world) watched(t *rapid.T) map[Key]int {
 }
 
 func (w *world) plainOp(t *rapid.T, n *testNode) Op {
-	switch rapid.IntRange(0, 13).Draw(t, "op") {
+	switch rapid.IntRange(0, 18).Draw(t, "op") {
+	case 14, 15:
+		return w.jobOp(t)
+	case 16, 17, 18:
+		return w.queueOp(t)
 	case 0, 1, 2:
 		op := &Enqueue{First: n.counter + 1, Atomic: rapid.Bool().Draw(t, "atomic")}
 		for range rapid.IntRange(1, 3).Draw(t, "jobs") {

@@ -51,7 +51,7 @@ func (m *Machine) Bytes() int64 { return m.bytes }
 // AnyReady tells whether a dequeue of these queues would find a job now.
 func (m *Machine) AnyReady(queues []string) bool {
 	for _, name := range queues {
-		if q := m.queueNamed(name); q != nil && q.ready.Len() > 0 {
+		if q := m.queueNamed(name); q != nil && q.handable() > 0 {
 			return true
 		}
 	}
@@ -126,6 +126,9 @@ func (m *Machine) queueInfo(q *queue) QueueInfo {
 	info := q.info()
 	info.Queue = q.name
 	info.Waiters = q.waiters.Len()
+	s := q.set()
+	info.Config, info.Version, info.Configured = s.config, s.version, s.version != 0
+	info.PausedIn, info.PausedOut, info.PausedUntilMs = s.pausedIn, s.pausedOut, s.untilMs
 	info.OldestReadyMs = m.oldestReady(q)
 	return info
 }
@@ -190,7 +193,9 @@ func (m *Machine) jobInfo(q *queue, it jobItem) JobInfo {
 	} else if it.rare != nil {
 		info.Consumer = it.rare.consumer
 	}
-	if it.state == stateDelayed {
+	if it.heldBack() {
+		info.DeliverMs = q.set().untilMs
+	} else if it.state == stateDelayed {
 		info.DeliverMs = it.dueMs
 	}
 	if it.rare != nil {
@@ -198,6 +203,12 @@ func (m *Machine) jobInfo(q *queue, it jobItem) JobInfo {
 	}
 	x := it.rare.getMore()
 	info.UniqueKey, info.DedupID = x.uniqueKey, x.dedupID
+	h := it.rare.past()
+	info.DeadMs, info.SourceQueue, info.Redriven, info.Nacks = h.deadMs, h.source, h.redriven, h.nacks
+	if it.state == stateDead && h.deadMs == 0 {
+		info.DeadMs = it.dueMs - DeadTTLMs // it died before machines kept it
+	}
+	info.Cancel = it.flags&flagCancel != 0
 	info.JobLeaseMs, info.HeldMs = int64(it.leaseMs), int64(it.heldMs)
 	return info
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -280,8 +281,17 @@ func (d *decoder) queue(f *fields) error {
 	q.name = string(f.raw(NameMax))
 	q.idleMs, q.timerMs = f.ms(), f.ms()
 	f.happened(&q.counters)
-	if flags > queueMade|queueDoomed {
+	known := byte(queueMade | queueDoomed)
+	if d.m.version >= 2 {
+		known |= queueSettings
+	}
+	if flags&^known != 0 {
 		return fmt.Errorf("queue flags %#x: %w", flags, ErrNewer)
+	}
+	if flags&queueSettings != 0 {
+		if err := d.settings(f, q); err != nil {
+			return err
+		}
 	}
 	// A timer may have fired 1 ms after the time at which its entry stopped.
 	if last, _, some := d.m.queues.Max(); some && q.number <= last || q.timerMs != 0 && q.timerMs <= d.m.now || q.idleMs > d.m.now+1 {
@@ -298,6 +308,25 @@ func (d *decoder) queue(f *fields) error {
 	if q.timerMs != 0 {
 		d.m.passive.Set(timer{q.timerMs, timerIdle.order(uint64(q.number)), Key{}})
 	}
+	return nil
+}
+
+func (d *decoder) settings(f *fields, q *queue) error {
+	s := settings{version: f.uvarint(), changed: f.uvarint()}
+	pause := f.u8()
+	s.pausedIn, s.pausedOut = pause&pauseIn != 0, pause&pauseOut != 0
+	s.untilMs = f.ms()
+	said := f.uvarint()
+	if pause > pauseIn|pauseOut || said > uint64(AllFields) {
+		return fmt.Errorf("settings of queue %d: %w", q.number, ErrNewer)
+	}
+	f.config(&s.config, ConfigFields(said))
+	s.config.DeadLetter = strings.Clone(s.config.DeadLetter)
+	if f.bad || q.doomed || !q.made || s.changed > d.m.index || s.config.said() != ConfigFields(said) ||
+		s.untilMs != 0 && (pause == 0 || s.untilMs <= d.m.now) {
+		return fmt.Errorf("settings of queue %d: %w", q.number, errState)
+	}
+	q.settings = &s
 	return nil
 }
 
@@ -355,15 +384,20 @@ func (d *decoder) plausible(k Key, j *job) bool {
 	if last, some := m.jobs.Max(); some && !last.key.Less(k) {
 		return false
 	}
-	_, timed := j.state.timer()
-	if timed != (j.dueMs != 0) || timed && j.dueMs <= m.now || j.expiresMs != 0 && j.expiresMs <= m.now {
+	_, timed := j.timer()
+	if j.heldBack() && m.version < 2 || timed != (j.dueMs != 0) || timed && j.dueMs <= m.now || j.expiresMs != 0 && j.expiresMs <= m.now {
+		return false
+	}
+	h := j.rare.past()
+	// A timer may have fired 1 ms after the time at which its entry stopped.
+	if h.deadMs > m.now+1 || j.moved() && (j.state == stateDead || h.source == "" || h.keepMs <= m.now || j.flags&flagAtMostOnce != 0) {
 		return false
 	}
 	if j.state == stateLeased && (j.deliveries == 0 || j.heldMs == 0 || j.flags&flagTag == 0) {
 		return false
 	}
 	return j.state < stateCount && j.priority <= 9 && j.lastIndex <= m.index && j.fence <= m.index && j.enqueuedMs <= m.now &&
-		(j.state == stateDead) == (j.rare != nil && j.rare.deadReason != reasonNone)
+		(j.state == stateDead || j.moved()) == (j.rare != nil && j.rare.deadReason != reasonNone)
 }
 
 func (d *decoder) rare(f *fields, j *job) error {
@@ -406,6 +440,12 @@ func (d *decoder) rare(f *fields, j *job) error {
 	if mask&rareUniqueKey != 0 {
 		x.uniqueKey = string(f.raw(KeyMax))
 	}
+	if mask&rareHistory != 0 {
+		r.setPast(history{
+			deadMs: f.ms(), source: string(f.raw(NameMax)), keepMs: f.ms(),
+			redriven: uint32(f.upTo(1<<32 - 1)), nacks: uint32(f.upTo(1<<32 - 1)),
+		})
+	}
 	if mask >= rareMaskEnd {
 		return fmt.Errorf("rare fields %#x: %w", mask, ErrNewer)
 	}
@@ -436,14 +476,18 @@ func (d *decoder) addJob(q *restoring, it jobItem) error {
 	if it.state == stateReady {
 		q.ready = append(q.ready, place{it.order(), it.key})
 	} else {
-		q.rest = append(q.rest, place{it.seq, it.key})
+		q.rest = append(q.rest, place{it.restOrder(), it.key})
 	}
-	if kind, ok := it.state.timer(); ok {
+	if kind, ok := it.timer(); ok {
 		d.timers = append(d.timers, timer{it.dueMs, kind.order(it.seq), it.key})
 	}
 	if it.expiresMs != 0 {
 		d.timers = append(d.timers, timer{it.expiresMs, timerTTL.order(it.seq), it.key})
 	}
+	if it.moved() {
+		d.timers = append(d.timers, it.keepTimer())
+	}
+	m.putAside(q.queue, it)
 	return nil
 }
 
@@ -500,9 +544,17 @@ func (d *decoder) finish() error {
 		m.forcing.Load(t)
 	}
 	var err error
-	m.queues.Scan(func(number uint32, _ *queue) bool {
-		err = d.queues[number].build()
-		return err == nil
+	m.queues.Scan(func(number uint32, q *queue) bool {
+		if err = d.queues[number].build(); err != nil {
+			return false
+		}
+		if q.settings != nil {
+			m.setPauseTimer(q)
+		}
+		if !q.doomed && !q.set().pausedIn && m.holdsBack(q) {
+			m.thaw.Load(number, struct{}{})
+		}
+		return true
 	})
 	return err
 }
@@ -518,13 +570,13 @@ func (q *restoring) build() error {
 	for _, p := range q.rest {
 		q.queue.rest.Load(p.ord, p.key)
 	}
-	if q.queue.ready.Len() > 0 && q.waiters.Len() > 0 {
+	if q.handable() > 0 && q.waiters.Len() > 0 {
 		return fmt.Errorf("queue %q: ready jobs and waiters: %w", q.name, errState)
 	}
 	ok := q.made || (q.waiters.Len() > 0 || q.dedups > 0) && q.jobs() == 0
 	if q.doomed {
 		ok = q.jobs()+q.dedups > 0 && q.timerMs == 0
-	} else if q.made && q.idle() {
+	} else if q.made && q.idle() && !q.keeps() {
 		ok = q.timerMs != 0
 	}
 	if !ok {

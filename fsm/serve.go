@@ -3,7 +3,7 @@ package fsm
 // touch notes that q got a job or a waiter: serve will look at it.
 func (m *Machine) touch(q *queue) {
 	r := &m.run
-	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed {
+	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed || q.set().pausedOut {
 		return
 	}
 	if n := len(r.touched); n > 0 && r.touched[n-1] == q.number {
@@ -45,7 +45,7 @@ func (m *Machine) turn(number uint32) {
 // firstWaiter returns the oldest waiter of a queue that has a ready job.
 func (m *Machine) firstWaiter(number uint32) *waiter {
 	q, ok := m.queues.Get(number)
-	if !ok || q.ready.Len() == 0 {
+	if !ok || q.handable() == 0 {
 		return nil
 	}
 	_, w, _ := q.waiters.Min()

@@ -9,15 +9,33 @@ func (m *Machine) settle(items []Item, one func(*Machine, *Item, *ItemResult)) C
 		r.result.Items = r.itemSlab(len(items))
 	}
 	for i := range items {
-		var res ItemResult
-		res.ID.Key = items[i].Key
-		one(m, &items[i], &res)
-		m.noteItem(&res)
-		if r.result != nil {
-			r.result.Items = append(r.result.Items, res)
-		}
+		m.settleItem(&items[i], one)
 	}
 	return CodeOK
+}
+
+func (m *Machine) settleItem(item *Item, one func(*Machine, *Item, *ItemResult)) {
+	var res ItemResult
+	res.ID.Key = item.Key
+	one(m, item, &res)
+	m.noteItem(&res)
+	if r := m.run.result; r != nil {
+		r.Items = append(r.Items, res)
+	}
+}
+
+func (m *Machine) settleMixed(items []SettleItem) Code {
+	if r := m.run.result; r != nil {
+		r.Items = m.run.itemSlab(len(items))
+	}
+	for i := range items {
+		m.settleItem(&items[i].Item, verbs[items[i].Verb])
+	}
+	return CodeOK
+}
+
+var verbs = [verbEnd]func(*Machine, *Item, *ItemResult){
+	VerbAck: ackItem, VerbNack: nackItem, VerbRelease: releaseItem, VerbReject: rejectItem, VerbExtend: extendItem,
 }
 
 // leased finds the job that an item names if its lease lives and is the item's;
@@ -71,13 +89,14 @@ func nackItem(m *Machine, item *Item, res *ItemResult) {
 	if q == nil {
 		return
 	}
-	if item.Error != "" {
-		r := it.getRare()
-		r.lastError = strings.Clone(item.Error)
-		m.setRare(q, it.job, r)
-	}
+	m.dependOnSettings(q)
+	m.noteFailure(q, it.job, item.Error, 1)
 	it.flags &^= flagTag
 	dead := m.fail(q, it.job)
+	delayMs := item.DelayMs
+	if delayMs < 0 {
+		delayMs = q.set().config.backoff(it.key, it.failures)
+	}
 	switch {
 	case it.flags&flagAtMostOnce != 0:
 		res.Dead = true
@@ -85,11 +104,45 @@ func nackItem(m *Machine, item *Item, res *ItemResult) {
 	case dead:
 		res.Dead = true
 		m.bury(q, it, reasonMaxFailures)
-	case item.DelayMs > 0:
-		m.move(q, it, stateDelayed, m.now+min(item.DelayMs, DelayMaxMs))
+	case delayMs > 0:
+		m.move(q, it, stateDelayed, m.now+min(delayMs, DelayMaxMs))
 	default:
-		m.move(q, it, stateReady, 0)
+		m.toReady(q, it)
 	}
+}
+
+// noteFailure keeps what the holder of an owned job said of it.
+func (m *Machine) noteFailure(q *queue, j *job, text string, nacks uint32) {
+	if m.version < 2 {
+		nacks = 0
+	}
+	if text == "" && nacks == 0 {
+		return
+	}
+	r := j.getRare()
+	if text != "" {
+		r.lastError = strings.Clone(text)
+	}
+	h := r.past()
+	h.nacks += nacks
+	r.setPast(h)
+	m.setRare(q, j, r)
+}
+
+func rejectItem(m *Machine, item *Item, res *ItemResult) {
+	it, q := m.leased(item, res)
+	if q == nil {
+		return
+	}
+	m.dependOnSettings(q)
+	m.noteFailure(q, it.job, item.Error, 0)
+	it.flags &^= flagTag
+	res.Dead = true
+	reason := uint8(reasonRejected)
+	if it.flags&flagAtMostOnce != 0 {
+		reason = reasonAtMostOnce
+	}
+	m.bury(q, it, reason)
 }
 
 func releaseItem(m *Machine, item *Item, res *ItemResult) {
@@ -102,7 +155,7 @@ func releaseItem(m *Machine, item *Item, res *ItemResult) {
 		return
 	}
 	it.flags &^= flagTag
-	m.move(q, it, stateReady, 0)
+	m.toReady(q, it)
 }
 
 func extendItem(m *Machine, item *Item, res *ItemResult) {
@@ -122,6 +175,7 @@ func extendItem(m *Machine, item *Item, res *ItemResult) {
 	it.heldMs = uint32(leaseMs)
 	m.move(q, it, stateLeased, m.now+leaseMs)
 	res.LeaseUntil = it.dueMs
+	res.Cancel = it.flags&flagCancel != 0
 }
 
 // giveBackItem undoes a hand-out that reached nobody. For at-most-once jobs this
@@ -143,5 +197,5 @@ func giveBackItem(m *Machine, item *Item, res *ItemResult) {
 	m.ownJob(&it)
 	it.flags &^= flagTag
 	it.deliveries--
-	m.move(q, it, stateReady, 0)
+	m.toReady(q, it)
 }

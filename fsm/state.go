@@ -209,17 +209,30 @@ func (e *encoder) pastEpochs(past []pastEpoch) {
 }
 
 const (
-	queueMade   = 1
-	queueDoomed = 2
+	queueMade     = 1
+	queueDoomed   = 2
+	queueSettings = 4 // version 2
+
+	pauseIn  = 1
+	pauseOut = 2
 )
 
 func (e *encoder) encodeQueue(q *queue) {
 	e.uvarint(uint64(q.number))
-	e.u8(bit(q.made, queueMade) | bit(q.doomed, queueDoomed))
+	e.u8(bit(q.made, queueMade) | bit(q.doomed, queueDoomed) | bit(q.settings != nil, queueSettings))
 	e.text(q.name)
 	e.ms(q.idleMs)
 	e.ms(q.timerMs)
 	e.happened(&q.counters)
+	if s := q.settings; s != nil {
+		e.uvarint(s.version)
+		e.uvarint(s.changed)
+		e.u8(bit(s.pausedIn, pauseIn) | bit(s.pausedOut, pauseOut))
+		e.ms(s.untilMs)
+		said := s.config.said()
+		e.uvarint(uint64(said))
+		e.buf = appendConfig(e.buf, &s.config, said)
+	}
 	e.done()
 }
 
@@ -297,6 +310,7 @@ const (
 	rareGroup
 	rareDedupID
 	rareUniqueKey
+	rareHistory
 	rareMaskEnd
 )
 
@@ -320,6 +334,7 @@ func (e *encoder) encodeRare(it jobItem) {
 		set(x.group != "", rareGroup)
 		set(x.dedupID != "", rareDedupID)
 		set(x.uniqueKey != "", rareUniqueKey)
+		set(r.history != nil, rareHistory)
 		e.uvarint(mask)
 	}
 	if mask&rareConsumer != 0 {
@@ -348,6 +363,14 @@ func (e *encoder) encodeRare(it jobItem) {
 	}
 	if mask&rareUniqueKey != 0 {
 		e.text(x.uniqueKey)
+	}
+	if mask&rareHistory != 0 {
+		h := r.history
+		e.ms(h.deadMs)
+		e.text(h.source)
+		e.ms(h.keepMs)
+		e.uvarint(uint64(h.redriven))
+		e.uvarint(uint64(h.nacks))
 	}
 }
 

@@ -14,12 +14,14 @@ const (
 	timerIdle   timerKind = 6  // an empty queue goes
 	timerDedup  timerKind = 7  // a dedup id is forgotten
 	timerKept   timerKind = 8  // a kept result is forgotten
+	timerPause  timerKind = 14 // a pause ends
 	timerTopic  timerKind = 15 // messages grow too old; forces an entry
 )
 
 // timer fires at ms. Those of jobs and topics force an entry and live in
-// Machine.forcing; the others wait for one, in Machine.passive or, those of keys,
-// in Machine.lapses. All that are in the trees after an entry are later than the
+// Machine.forcing; that of a pause does while something waits for it (retime).
+// The others wait for an entry, in Machine.passive or, those of keys, in
+// Machine.lapses. All that are in the trees after an entry are later than the
 // machine's time.
 type timer struct {
 	ms  int64
@@ -30,19 +32,6 @@ type timer struct {
 func (k timerKind) order(seq uint64) uint64 { return uint64(k)<<60 | seq }
 
 func timerLess(a, b timer) bool { return a.ms < b.ms || a.ms == b.ms && a.ord < b.ord }
-
-// timer returns the kind of the timer at dueMs of a job in state s.
-func (s jobState) timer() (timerKind, bool) {
-	switch s {
-	case stateDelayed:
-		return timerDelay, true
-	case stateLeased:
-		return timerLease, true
-	case stateDead:
-		return timerDead, true
-	}
-	return 0, false
-}
 
 // fireTimers moves the machine's time to at most t and fires what is due, in
 // order. When more than TimersPerEntry are due, time stops 1 ms before the next
@@ -91,6 +80,9 @@ func (m *Machine) fire(t timer) {
 		m.passive.Delete(t)
 		m.idleOver(m.ownQueue(m.queueOf(uint32(t.ord))))
 		return
+	case timerPause:
+		m.setPause(m.ownQueue(m.queueOf(uint32(t.ord))), false, false, 0)
+		return
 	case timerTopic:
 		m.forcing.Delete(t)
 		m.topicTimer(m.ownTopic(m.topicOf(uint32(t.ord))))
@@ -106,14 +98,11 @@ func (m *Machine) fire(t timer) {
 	m.ownJob(&it)
 	switch kind {
 	case timerDelay:
-		m.move(q, it, stateReady, 0)
+		m.toReady(q, it)
 	case timerLease:
 		m.leaseOver(q, it)
 	case timerTTL, timerDead:
-		q.expired++
-		m.totals.expired++
-		m.drop(q, it)
-		m.remember(it.key, tombExpired)
+		m.expire(q, it)
 		m.rested(q)
 	}
 }
@@ -128,15 +117,16 @@ func (m *Machine) leaseOver(q *queue, it jobItem) {
 	case dead:
 		m.bury(q, it, reasonMaxFailures)
 	default:
-		m.move(q, it, stateReady, 0)
+		m.toReady(q, it)
 	}
 }
 
 // NextDue is the log time in ms at which the next timer that forces an entry
-// fires (delay, lease, TTL; now, when jobs of deleted queues wait to be
-// reaped). ok is false when there is none. Waiters never force one.
+// fires (delay, lease, TTL, a pause that something waits for; now, when jobs of
+// deleted queues wait to be reaped, or jobs that were held back to be ready). ok
+// is false when there is none. Waiters never force one.
 func (m *Machine) NextDue() (ms int64, ok bool) {
-	if m.doomed.Len() > 0 {
+	if m.doomed.Len() > 0 || m.thaw.Len() > 0 {
 		return m.now, true
 	}
 	t, ok := m.forcing.Min()

@@ -85,6 +85,7 @@ func (m *Machine) list(w *waiter) {
 		q := m.openQueue(name)
 		q.waiters.Set(w.seq, w)
 		m.touch(q)
+		m.retime(q)
 	}
 }
 
@@ -97,6 +98,7 @@ func (m *Machine) unlist(w *waiter) {
 		}
 		q = m.ownQueue(q)
 		if _, ok := q.waiters.Delete(w.seq); ok {
+			m.retime(q)
 			m.rested(q)
 		}
 	}
