@@ -174,7 +174,7 @@ func (m *Machine) redrive(op *Redrive) Code {
 	} else {
 		reasons = []uint8{reason}
 	}
-	limit := m.sweepMax
+	limit := m.run.sweeps
 	if op.Max > 0 {
 		limit = min(limit, int(op.Max))
 	}
@@ -195,6 +195,7 @@ func (m *Machine) redrive(op *Redrive) Code {
 			n++
 		}
 	}
-	m.swept(n, more && n > 0, upTo)
+	// Without a step ahead another op would do no better, except in another entry.
+	m.swept(n, more && (n > 0 || limit == 0), upTo)
 	return CodeOK
 }

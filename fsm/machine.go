@@ -198,7 +198,7 @@ func (m *Machine) applyBatch(data []byte) error {
 		return fmt.Errorf("batch flags %#x: %w", data[1], ErrNewer)
 	}
 	r := &m.run
-	r.drops = m.sweepMax
+	r.sweeps = m.sweepMax
 	a := &r.applied
 	a.Header = h
 	a.Fired = m.fireTimers(max(m.now, h.TimeMs))

@@ -52,8 +52,8 @@ func ParseState(name string) (s StateSet, ok bool) {
 	return 0, false
 }
 
-// Purge drops jobs of these states, at most SweepMax in one op. Count tells how
-// many, More that there are others. UpTo bounds the jobs by their sequence: 0 is
+// Purge drops jobs of these states, at most SweepMax in one entry. Count tells how
+// many, maybe 0, More that there are others. UpTo bounds the jobs by their sequence: 0 is
 // up to now, and the answer's UpTo is for the ops that go on, so that jobs which
 // came meanwhile are spared.
 type Purge struct {
@@ -63,7 +63,7 @@ type Purge struct {
 }
 
 // Redrive moves dead jobs back in the order of their sequence, at most
-// min(Max, SweepMax) in one op (Max 0 = all), into the queue To or, when it is
+// min(Max, SweepMax) in one entry (Max 0 = all), into the queue To or, when it is
 // "", the one they died in: the source queue of those that dead_letter moved.
 // They get a new sequence, behind what waits; failures, last error and dead
 // reason are reset, JobInfo.Redriven counts. Reason "" is any. Count, More and
@@ -83,7 +83,7 @@ type Pause struct {
 }
 
 // ReleaseConsumer gives back all jobs that a consumer holds, uncounted, except
-// at-most-once jobs. At most SweepMax in one op; Count, More and UpTo are as for
+// at-most-once jobs. At most SweepMax in one entry; Count, More and UpTo are as for
 // Purge.
 type ReleaseConsumer struct {
 	Consumer string

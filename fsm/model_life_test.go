@@ -69,6 +69,15 @@ func (m *model) pause(op *Pause) {
 	q := m.open(op.Queue)
 	q.made = true
 	m.setPause(q, in, out, op.UntilMs)
+	if !in {
+		for _, j := range m.heldBack(q) {
+			if m.sweeps == 0 {
+				return
+			}
+			m.sweeps--
+			m.set(j, "ready")
+		}
+	}
 }
 
 func (m *model) setPause(q *mQueue, in, out bool, until int64) {
@@ -178,14 +187,14 @@ func (m *model) room(q *mQueue, bytes int64) bool {
 		if n == len(ready) {
 			return false
 		}
-		if n == m.drops+1 {
+		if n == m.sweeps+1 {
 			break
 		}
 		length--
 		live -= ready[n].bytes()
 		n++
 	}
-	m.drops -= max(n-1, 0)
+	m.sweeps -= max(n-1, 0)
 	for _, j := range ready[:n] {
 		m.gives(j)
 	}
@@ -397,6 +406,7 @@ func (m *model) sweep(jobs []*mJob, upTo uint64, limit int, r *Result, do func(*
 		}
 		if do(j) {
 			r.Count++
+			m.sweeps--
 		}
 	}
 }
@@ -407,7 +417,7 @@ func (m *model) purge(op *Purge, r *Result) {
 		r.Code = CodeQueueNotFound
 		return
 	}
-	m.sweep(m.list(q, op.States), op.UpTo, m.sweepMax, r, func(j *mJob) bool {
+	m.sweep(m.list(q, op.States), op.UpTo, m.sweeps, r, func(j *mJob) bool {
 		m.drop(j)
 		return true
 	})
@@ -435,7 +445,7 @@ func (m *model) redrive(op *Redrive, r *Result) {
 			jobs = append(jobs, j)
 		}
 	}
-	limit := m.sweepMax
+	limit := m.sweeps
 	if op.Max > 0 {
 		limit = min(limit, int(op.Max))
 	}
@@ -445,7 +455,7 @@ func (m *model) redrive(op *Redrive, r *Result) {
 	if len(look) < len(jobs) && jobs[len(look)].seq <= r.UpTo {
 		r.More = true
 	}
-	r.More = r.More && r.Count > 0
+	r.More = r.More && (r.Count > 0 || limit == 0)
 }
 
 func (m *model) heldBy(consumer string) (jobs []*mJob) {
@@ -466,11 +476,12 @@ func (m *model) releaseConsumer(op *ReleaseConsumer, r *Result) {
 		if j.amo || j.fence > r.UpTo {
 			continue
 		}
-		if r.Count == m.sweepMax {
+		if m.sweeps == 0 {
 			r.More = true
 			return
 		}
 		r.Count++
+		m.sweeps--
 		j.tagged = false
 		m.ready(j)
 	}

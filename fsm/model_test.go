@@ -29,7 +29,7 @@ type model struct {
 	handMax   int
 	tombsMax  int
 	sweepMax  int
-	drops     int    // old jobs that full queues may still drop in this entry
+	sweeps    int    // jobs that the ops of this entry may still sweep
 	version   uint32 // of the state: 2 once every member or an op said so
 	canceling bool   // the op at hand is a cancel
 	conflict  ID     // who has the unique key
@@ -308,7 +308,7 @@ func (m *model) apply(term uint64, h *BatchHeader, ops []Op, flags []byte, self 
 }
 
 func (m *model) batch(h BatchHeader, ops []Op, flags []byte) {
-	m.drops = m.sweepMax
+	m.sweeps = m.sweepMax
 	a := &m.applied
 	a.Header = h
 	m.timers(max(m.pos.TimeMs, h.TimeMs))

@@ -62,7 +62,7 @@ func (m *Machine) makeRoom(q *queue, bytes int64) bool {
 	var victims []Key
 	spent := false
 	q.oldestReady(func(k Key) bool {
-		if spent = len(victims) > m.run.drops; spent {
+		if spent = len(victims) > m.run.sweeps; spent {
 			return false
 		}
 		it, _ := m.jobs.Get(jobItem{key: k})
@@ -74,7 +74,7 @@ func (m *Machine) makeRoom(q *queue, bytes int64) bool {
 	if over() && !spent {
 		return false
 	}
-	m.run.drops -= max(len(victims)-1, 0)
+	m.run.sweeps -= max(len(victims)-1, 0)
 	for _, k := range victims {
 		it, _ := m.jobs.Get(jobItem{key: k})
 		m.expire(q, it)

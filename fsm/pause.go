@@ -2,8 +2,9 @@ package fsm
 
 // A pause keeps jobs from becoming ready in a queue (in), or from being handed
 // out of it (out). What becomes ready meanwhile is held back: delayed, without a
-// time, and listed in Machine.back. When the pause ends, the queue is listed in
-// Machine.thaw, and this and the next entries make its jobs ready, so many each.
+// time, and listed in Machine.back. When the pause ends, these jobs become ready;
+// if they are many, the queue is listed in Machine.thaw meanwhile, and the next
+// entries make so many ready each.
 
 func (m *Machine) pause(op *Pause) Code {
 	over := op.UntilMs != 0 && op.UntilMs <= m.now
@@ -14,6 +15,11 @@ func (m *Machine) pause(op *Pause) Code {
 	q := m.openQueue(op.Queue)
 	q.made = true
 	m.setPause(q, in, out, op.UntilMs)
+	if _, thawing := m.thaw.Get(q.number); thawing {
+		n := m.letGo(q, m.run.sweeps)
+		m.run.sweeps -= n
+		m.noteSweep(n)
+	}
 	return CodeOK
 }
 
@@ -43,7 +49,7 @@ func (m *Machine) holdsBack(q *queue) (some bool) {
 }
 
 // thawing makes up to budget jobs ready that were held back by pauses which are
-// over, in the order of delivery.
+// over.
 func (m *Machine) thawing(budget int) {
 	n := 0
 	for n < budget {
@@ -51,25 +57,30 @@ func (m *Machine) thawing(budget int) {
 		if !ok {
 			break
 		}
-		q := m.ownQueue(m.queueOf(number))
-		var keys []Key
-		m.back.Ascend(aside{queue: number}, func(a aside) bool {
-			if a.queue != number || n+len(keys) == budget {
-				return false
-			}
-			keys = append(keys, a.key)
-			return true
-		})
-		for _, k := range keys {
-			it, _ := m.jobs.Get(jobItem{key: k})
-			m.ownJob(&it)
-			m.move(q, it, stateReady, 0)
-		}
-		n += len(keys)
+		n += m.letGo(m.ownQueue(m.queueOf(number)), budget-n)
 	}
 	if n > 0 {
 		m.noteSweep(n)
 	}
+}
+
+// letGo makes up to budget jobs of an owned queue ready that were held back, in
+// the order of delivery.
+func (m *Machine) letGo(q *queue, budget int) int {
+	var keys []Key
+	m.back.Ascend(aside{queue: q.number}, func(a aside) bool {
+		if a.queue != q.number || len(keys) >= budget {
+			return false
+		}
+		keys = append(keys, a.key)
+		return true
+	})
+	for _, k := range keys {
+		it, _ := m.jobs.Get(jobItem{key: k})
+		m.ownJob(&it)
+		m.move(q, it, stateReady, 0)
+	}
+	return len(keys)
 }
 
 // The timer of a pause forces an entry only while something waits for its end:

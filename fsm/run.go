@@ -17,7 +17,7 @@ type run struct {
 	answered bool
 	failures int // items and parts of ops of this entry that failed
 	left     int // ops still to come, this one included: sizes the slabs
-	drops    int // how many old jobs full queues may still drop in this entry
+	sweeps   int // how many jobs the ops of this entry may still sweep: see sweep.go
 	ops      opSet
 	touched  []uint32 // queues that may have both ready jobs and waiters
 	turns    turns

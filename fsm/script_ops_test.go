@@ -50,6 +50,7 @@ func (s *script) op(n *scriptNode, words []string) Op {
 				DelayMs: s.ms(o.get("delay", "0")), AtMs: s.ms(o.get("at", "0")), LeaseMs: s.ms(o.get("lease", "0")),
 				TTLMs: s.ms(o.get("ttl", "0")), MaxFailures: int32(s.num(o.get("failures", "0"))),
 				DedupID: o.get("dedup", ""), DedupTTLMs: s.ms(o.get("window", "0")), UniqueKey: o.get("unique", ""), Group: o.get("group", ""),
+				MaxLen: s.num(o.get("maxlen", "0")),
 			}
 			if h := o.get("header", ""); h != "" {
 				name, value, _ := strings.Cut(h, ":")
@@ -101,8 +102,7 @@ func (s *script) op(n *scriptNode, words []string) Op {
 	case "nodestart":
 		return &NodeStart{}
 	}
-	s.t.Fatalf("%s: unknown op %q", s.at, words[0])
-	return nil
+	return s.lifeOp(words[0], o)
 }
 
 func (s *script) items(o options) (items []Item) {
@@ -140,7 +140,7 @@ type options struct {
 	rest   []string
 }
 
-var flagWords = []string{"amo", "atomic", "force"}
+var flagWords = []string{"amo", "atomic", "force", "in", "out", "desc", "create", "put"}
 
 func (s *script) options(words []string) options {
 	o := options{values: map[string]string{}}

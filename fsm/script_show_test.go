@@ -40,6 +40,12 @@ func (s *script) result(op Op, r Result) string {
 	if r.Count > 0 {
 		fmt.Fprintf(&b, " %d jobs", r.Count)
 	}
+	if r.More {
+		fmt.Fprintf(&b, " more, up to %d", r.UpTo)
+	}
+	if r.Version > 0 {
+		fmt.Fprintf(&b, " version %d", r.Version)
+	}
 	for i, it := range r.Items {
 		label := s.names[it.ID.Key]
 		if e, ok := op.(*Enqueue); ok {
@@ -67,6 +73,9 @@ func (s *script) result(op Op, r Result) string {
 		}
 		if it.Dead {
 			b.WriteString(",dead")
+		}
+		if it.Cancel {
+			b.WriteString(",cancel")
 		}
 		if it.LeaseUntil != 0 {
 			b.WriteString(",until " + show(it.LeaseUntil))
@@ -112,9 +121,19 @@ func (s *script) handouts(node string, all []Handout) string {
 func show(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
 
 func showQueue(q QueueInfo) string {
+	var b strings.Builder
+	if q.PausedIn {
+		b.WriteString("; paused in")
+	}
+	if q.PausedOut {
+		b.WriteString("; paused out")
+	}
+	if q.PausedUntilMs != 0 {
+		b.WriteString(" until " + show(q.PausedUntilMs))
+	}
 	return fmt.Sprintf("%s ready %d delayed %d leased %d held %d dead %d waiters %d oldest %s; enqueued %d delivered %d acked %d failed %d expired %d dead %d",
 		q.Queue, q.Ready, q.Delayed, q.Leased, q.Held, q.Dead, q.Waiters, show(q.OldestReadyMs),
-		q.Enqueued, q.Delivered, q.Acked, q.Failed, q.Expired, q.DeadTotal)
+		q.Enqueued, q.Delivered, q.Acked, q.Failed, q.Expired, q.DeadTotal) + b.String()
 }
 
 func (s *script) showJob(name string) string {
@@ -146,6 +165,23 @@ func (s *script) showJob(name string) string {
 	}
 	if j.AtMostOnce {
 		b.WriteString(" at most once")
+	}
+	if j.Cancel {
+		b.WriteString(" cancel")
+	}
+	if j.DeadMs != 0 {
+		b.WriteString(" died " + show(j.DeadMs))
+	}
+	if j.SourceQueue != "" {
+		b.WriteString(" from " + j.SourceQueue)
+	}
+	for _, n := range []struct {
+		name string
+		n    uint32
+	}{{"nacks", j.Nacks}, {"redriven", j.Redriven}} {
+		if n.n != 0 {
+			fmt.Fprintf(&b, " %s %d", n.name, n.n)
+		}
 	}
 	return b.String()
 }

@@ -35,12 +35,22 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	  tx OP & OP…
 //	  keyed KEY DIGEST OP
 //	  alarm PERCENT
+//	  reject JOB…       error
+//	  settle VERB:JOB…  error delay lease
+//	  requeue JOB…, hold, cancel, remove, withdrawjob
+//	  purge Q STATES    upto
+//	  redrive Q         to reason max upto
+//	  pause Q [in] [out] until
+//	  configure Q       lease ttl delay failures deadletter deadttl backoff=MIN..MAX
+//	                    maxlen maxbytes overflow=drop create match put
+//	  releaseconsumer W upto
 //	  void OP           the op is marked as void
 //	  answered OP       the op is marked as answered
 //	away n1             an entry of the leader
 //	raw n1 epoch= number= OP…   an entry with another header
 //	queue Q, queues, alarms, job JOB, totals, due, sessions, parked n1, handed n1, chain, fate n1
-//	limits timers= tombs=, restore, copy
+//	jobs Q STATES [desc] limit, all STATES limit, consumer W limit, config Q
+//	limits timers= tombs= sweep= scan=, restore, copy
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -142,7 +152,7 @@ func (s *script) restored() *Machine {
 	if err := r.Check(); err != nil {
 		s.t.Fatalf("%s: restored: %v", s.at, err)
 	}
-	r.timersMax, r.tombsMax = s.m.timersMax, s.m.tombsMax
+	r.timersMax, r.tombsMax, r.sweepMax, r.scanMax = s.m.timersMax, s.m.tombsMax, s.m.sweepMax, s.m.scanMax
 	return r
 }
 
@@ -234,7 +244,14 @@ func (s *script) command(line string) string {
 		o := s.options(args)
 		s.m.timersMax = int(s.num(o.get("timers", "10000")))
 		s.m.tombsMax = int(s.num(o.get("tombs", "100000")))
+		s.m.sweepMax = int(s.num(o.get("sweep", "10000")))
+		s.m.scanMax = int(s.num(o.get("scan", "10000")))
 		return ""
+	case "jobs", "all", "consumer":
+		return s.list(words[0], s.options(args))
+	case "config":
+		q, _ := s.m.Queue(args[0])
+		return fmt.Sprintf("version %d %+v", q.Version, q.Config)
 	case "restore":
 		s.m = s.restored()
 		return ""

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Ops that go through many jobs do so in steps: one op looks at SweepMax at most
-// and says whether others are left, and who sent it sends another.
+// Ops that go through many jobs do so in steps: the ops of one entry take SweepMax
+// together and say whether others are left; who sent an op sends another.
 
 // sweepUpTo is the sequence that bounds a sweep: what comes later is spared.
 func (m *Machine) sweepUpTo(upTo uint64) uint64 {
@@ -16,8 +16,9 @@ func (m *Machine) sweepUpTo(upTo uint64) uint64 {
 	return upTo
 }
 
-// swept ends a sweep.
+// swept ends a sweep of n jobs.
 func (m *Machine) swept(n int, more bool, upTo uint64) {
+	m.run.sweeps -= n
 	m.noteSweep(n)
 	if r := m.run.result; r != nil {
 		r.Count, r.More, r.UpTo = n, more, upTo
@@ -30,7 +31,7 @@ func (m *Machine) purge(op *Purge) Code {
 		return CodeQueueNotFound
 	}
 	upTo := m.sweepUpTo(op.UpTo)
-	jobs, more := sweep(q.lanes(op.States), upTo, m.sweepMax)
+	jobs, more := sweep(q.lanes(op.States), upTo, m.run.sweeps)
 	q = m.ownQueue(q)
 	for _, p := range jobs {
 		it, _ := m.jobs.Get(jobItem{key: p.key})
@@ -92,7 +93,7 @@ func (m *Machine) releaseConsumer(op *ReleaseConsumer) Code {
 		if q == nil || it.fence > upTo {
 			return true
 		}
-		if more = len(held) == m.sweepMax; !more {
+		if more = len(held) == m.run.sweeps; !more {
 			held = append(held, it)
 		}
 		return !more
