@@ -3,8 +3,10 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -21,6 +23,7 @@ type world struct {
 	receipts []Receipt // of all hand-outs ever
 	keys     []Key     // of all jobs ever
 	copies   []keptCopy
+	ops      int // applied
 	checks   int
 }
 
@@ -50,6 +53,7 @@ func newWorld() *world {
 }
 
 func (w *world) apply(t *rapid.T, h BatchHeader, ops []Op, flags []byte) {
+	w.ops += len(ops)
 	data := EncodeBatch(h, ops...)
 	at := BatchHeaderSize
 	for i := range flags {
@@ -386,10 +390,23 @@ func (w *world) memberChange(t *rapid.T) *MemberChange {
 // TestRandomEntries proves, on random logs, that every result and every read of
 // the machine is that of the naive model after each entry; that nodes which
 // copy, restore and look on as others have equal hashes and chains; and that
-// copies do not change.
+// copies do not change. RAFTQ_RANDOM_OPS=100000 makes it go on until so many ops
+// were applied.
 func TestRandomEntries(t *testing.T) {
+	wanted, _ := strconv.Atoi(os.Getenv("RAFTQ_RANDOM_OPS"))
+	for done := 0; ; {
+		n := randomEntries(t)
+		if done += n; t.Failed() || done >= wanted {
+			t.Logf("%d ops", done)
+			return
+		}
+	}
+}
+
+func randomEntries(t *testing.T) (ops int) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
+		defer func() { ops += w.ops }()
 		start := func(t *rapid.T, n *testNode) {
 			epoch := (n.epoch>>32+rapid.SampledFrom([]uint64{1, 1, 1, 2, 0}).Draw(t, "boots"))<<32 | rapid.Uint64Range(0, 3).Draw(t, "random")
 			h := BatchHeader{Origin: n.id, Epoch: epoch, TimeMs: w.time(t)}
@@ -480,4 +497,5 @@ func TestRandomEntries(t *testing.T) {
 			},
 		})
 	})
+	return ops
 }

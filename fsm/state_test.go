@@ -39,6 +39,22 @@ func richerMachine(tb testing.TB) *rig {
 	more := r.enqueue("gone", nil, 1)
 	more.Jobs[0].DedupID = "of a deleted queue"
 	r.apply(tb, op, &Keyed{Key: "key", Op: r.enqueue("b", nil, 2)}, &Alarm{75}, more, &DeleteQueue{"gone", true})
+	// Dead letters, one of them leased and to be canceled; a job held back by a
+	// pause; a dead one that came back before.
+	r.apply(tb,
+		&Configure{Queue: "letters", Config: QueueConfig{DeadTTLMs: 90_000_000}, Fields: FieldDeadTTL},
+		&Configure{Queue: "life", Config: QueueConfig{TTLMs: 80_000_000, MaxFailures: 1, DeadLetter: "letters"}, Fields: AllFields},
+		r.enqueue("life", []byte("life"), 5))
+	take := r.dequeue("life", 4, 0)
+	take.Consumer = "worker"
+	jobs := r.apply(tb, take).Results[0].Jobs
+	r.apply(tb,
+		&Nack{[]Item{jobs[0].Receipt().Item(), withError(jobs[1].Receipt().Item(), "boom")}},
+		&Pause{Queue: "life", In: true, UntilMs: r.now + 500_000}, &Release{[]Item{jobs[2].Receipt().Item()}}, r.dequeue("letters", 1, 0),
+		&Cancel{[]Key{jobs[0].ID.Key}}, &Configure{Queue: "life", Fields: FieldDeadLetter}, &Reject{[]Item{jobs[3].Receipt().Item()}}, &Redrive{Queue: "life"})
+	if err := r.m.Check(); err != nil {
+		tb.Fatal(err)
+	}
 	return r
 }
 
@@ -215,7 +231,31 @@ func TestLies(t *testing.T) {
 		"a unique key of nothing":     func(m *Machine) { each(m, func(j *job) { j.flags |= flagUnique }) },
 		"a kept result of the past":   func(m *Machine) { m.kept.Scan(func(k *kept) bool { k.untilMs = 1; return true }) },
 		"a kept result without sense": func(m *Machine) { m.kept.Scan(func(k *kept) bool { k.result += "?"; return true }) },
-		"a disk of 42 %":              func(m *Machine) { m.sessions.Scan(func(_ uint64, s *session) bool { s.disk = 42; return true }) },
+		"settings of tomorrow":        func(m *Machine) { told(m, func(s *settings) { s.changed = m.index + 1 }) },
+		"a pause of the past":         func(m *Machine) { told(m, func(s *settings) { s.untilMs = min(s.untilMs, 1) }) },
+		"an end of no pause":          func(m *Machine) { told(m, func(s *settings) { s.pausedIn, s.untilMs = false, m.now+1 }) },
+		"a lease of no length":        func(m *Machine) { told(m, func(s *settings) { s.config.LeaseMs = -1 }) },
+		"settings of a queue for waiters": func(m *Machine) {
+			m.queues.Scan(func(_ uint32, q *queue) bool { q.settings = &settings{}; return true })
+		},
+		"a dead letter of nowhere":  func(m *Machine) { past(m, func(h *history) { h.source = "" }) },
+		"a dead letter of the past": func(m *Machine) { past(m, func(h *history) { h.keepMs = min(h.keepMs, 1) }) },
+		"a death to come":           func(m *Machine) { past(m, func(h *history) { h.deadMs = m.now + 2 }) },
+		"a dead letter that is dead": func(m *Machine) {
+			each(m, func(j *job) {
+				if j.moved() {
+					j.state, j.dueMs = stateDead, m.now+1
+				}
+			})
+		},
+		"a dead letter of no reason": func(m *Machine) {
+			each(m, func(j *job) {
+				if j.moved() {
+					j.rare.deadReason = reasonNone
+				}
+			})
+		},
+		"a disk of 42 %": func(m *Machine) { m.sessions.Scan(func(_ uint64, s *session) bool { s.disk = 42; return true }) },
 	}
 	for name, lie := range lies {
 		r := richerMachine(t)
@@ -228,6 +268,23 @@ func TestLies(t *testing.T) {
 
 func each(m *Machine, do func(*job)) {
 	m.jobs.Scan(func(it jobItem) bool { do(it.job); return true })
+}
+
+func told(m *Machine, do func(*settings)) {
+	m.queues.Scan(func(_ uint32, q *queue) bool {
+		if q.settings != nil {
+			do(q.settings)
+		}
+		return true
+	})
+}
+
+func past(m *Machine, do func(*history)) {
+	each(m, func(j *job) {
+		if j.moved() {
+			do(j.rare.history)
+		}
+	})
 }
 
 // TestStreams proves that Decode reads no byte further than the state, that
