@@ -208,6 +208,12 @@ func (j *job) holds(it *Item) bool {
 	return j.flags&flagTag != 0 && j.grant == it.Grant && j.tag == it.Tag && it.Grant != 0
 }
 
+// heldOnce tells whether the job is an at-most-once one whose lease ended by time:
+// its holder has it, though the lease is over. It always has a TTL.
+func (j *job) heldOnce() bool {
+	return j.state == stateHeld && j.flags&(flagAtMostOnce|flagTag) == flagAtMostOnce|flagTag
+}
+
 // jobItem is a job with its key: an item of the tree of jobs, the only place
 // that holds job pointers.
 type jobItem struct {

@@ -149,7 +149,8 @@ func (w *world) check(t *rapid.T) {
 		for _, r := range requests {
 			count := 0
 			for _, j := range w.model.jobs {
-				if j.state == "leased" && !j.queue.doomed && j.tag == requestTag(n.epoch, r) {
+				has := j.state == "leased" || j.state == "held" && j.amo && j.tagged
+				if has && !j.queue.doomed && j.tag == requestTag(n.epoch, r) {
 					count++
 				}
 			}

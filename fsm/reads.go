@@ -58,10 +58,11 @@ func (m *Machine) AnyReady(queues []string) bool {
 	return false
 }
 
-// HandedTo returns the leases that the request holds, for a replica that
-// installed a snapshot and must learn what its parked requests were given.
-// Handouts come in the order of requests, their jobs in enqueue order; requests
-// that hold nothing have none.
+// HandedTo returns what the requests were given and nobody settled, for a replica
+// that installed a snapshot and must learn what became of its requests: their
+// leases, and at-most-once jobs even when the lease is over, because nobody else
+// will ever get them. Handouts come in the order of requests, their jobs in enqueue
+// order; requests that hold nothing have none.
 func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout {
 	tags := make(map[uint64]int, len(requests))
 	for i, r := range requests {
@@ -69,11 +70,12 @@ func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout {
 	}
 	found := make([][]jobItem, len(requests))
 	m.forcing.Scan(func(t timer) bool {
-		if timerKind(t.ord>>60) != timerLease {
+		kind := timerKind(t.ord >> 60)
+		if kind != timerLease && kind != timerTTL {
 			return true
 		}
 		it, q := m.find(t.key)
-		if q == nil {
+		if q == nil || kind == timerTTL && !it.heldOnce() {
 			return true
 		}
 		if i, ok := tags[it.tag]; ok {
@@ -94,7 +96,11 @@ func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout {
 		})
 		h := Handout{Request: requests[i], Result: Result{Position: m.Position()}}
 		for _, it := range items {
-			h.Result.Jobs = append(h.Result.Jobs, it.delivered(m.queueOf(it.queue)))
+			d := it.delivered(m.queueOf(it.queue))
+			if it.heldOnce() {
+				d.LeaseUntil = m.now
+			}
+			h.Result.Jobs = append(h.Result.Jobs, d)
 		}
 		all = append(all, h)
 	}
