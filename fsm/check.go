@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check verifies every invariant; for tests and after Decode. O(state).
@@ -15,6 +16,7 @@ func (m *Machine) Check() error {
 	c.checkJobs()
 	c.checkTopics()
 	c.checkWaiters()
+	c.checkAttempts()
 	c.checkSums()
 	c.checkTombs()
 	c.checkKeys()
@@ -37,6 +39,7 @@ type checker struct {
 	passive int
 	lapses  int
 	unique  int // jobs that have their unique key
+	tried   int // jobs leased under an attempt
 	bytes   int64
 	ready   int
 	rest    int
@@ -127,6 +130,9 @@ func (c *checker) checkJobs() {
 		if it.state == stateLeased {
 			c.want(it.grant > 0 && it.deliveries > 0 && it.flags&flagTag != 0 && it.heldMs > 0, "job %v is leased without a grant", id)
 		}
+		if it.flags&flagAttempt != 0 {
+			c.tried++
+		}
 		if it.flags&flagUnique != 0 {
 			k := m.keyOf(it.queue, keyUnique, it.uniqueKey())
 			c.want(k != nil && k.id == it.id(it.key) && it.state != stateDead, "job %v in state %s has not its unique key", id, stateNames[it.state])
@@ -213,6 +219,10 @@ func (c *checker) checkWaiters() {
 		c.passive++
 		c.waiters[w.node]++
 		c.bytes += w.bytes()
+		if w.attempt != "" {
+			a := m.attemptOf(w.attempt)
+			c.want(a != nil && a.waiter == w, "waiter %d has no attempt", w.seq)
+		}
 		if ok && s.away {
 			return true
 		}
@@ -286,6 +296,30 @@ func (c *checker) checkKeys() {
 	})
 	c.want(c.unique+c.lapses == m.keys.Len()+m.kept.Len(), "%d keys, counted %d and %d", m.keys.Len(), c.unique, c.lapses-m.kept.Len())
 	c.want(c.lapses == m.lapses.Len(), "%d lapses, counted %d", m.lapses.Len(), c.lapses)
+}
+
+func (c *checker) checkAttempts() {
+	m := c.m
+	named := map[string]int{}
+	m.tried.Scan(func(t tried) bool {
+		it, _ := m.jobs.Get(jobItem{key: t.key})
+		a := m.attemptOf(t.attempt)
+		c.want(it.job != nil && it.state == stateLeased && a != nil && slices.ContainsFunc(a.jobs, func(j attemptJob) bool {
+			return j.key == t.key && j.under(it) && j.holders > 0
+		}), "job %v is not leased under attempt %q", ID{Key: t.key}, t.attempt)
+		named[t.attempt]++
+		return true
+	})
+	c.want(c.tried == m.tried.Len(), "%d jobs are leased under attempts, %d listed", c.tried, m.tried.Len())
+	m.attempts.Scan(func(key string, a *attempt) bool {
+		c.want(a.key == key && a.stamp <= m.stamp && a.live == named[key] && (a.live > 0) != (a.waiter != nil), "attempt %q of %d jobs, %d name it", key, a.live, named[key])
+		if w := a.waiter; w != nil {
+			p, ok := m.parked.Get(parkedItem{node: w.node, request: w.request})
+			c.want(ok && p.waiter == w && w.attempt == key, "attempt %q has a waiter that is not parked", key)
+		}
+		c.bytes += a.bytes()
+		return true
+	})
 }
 
 func (c *checker) checkTombs() {

@@ -12,6 +12,8 @@ type grantee struct {
 	consumer string
 	wanted   bool // jobs is to be filled
 	jobs     []Delivered
+	attempt  string // its key, "" = none
+	given    []attemptJob
 }
 
 func (m *Machine) dequeue(h BatchHeader, op *Dequeue) Code {
@@ -20,9 +22,18 @@ func (m *Machine) dequeue(h BatchHeader, op *Dequeue) Code {
 		return CodeInvalidRequest
 	}
 	limit := min(max(int(op.Max), 1), BatchItemsMax)
+	attempt, seq := "", uint64(0)
+	if op.AttemptID != "" {
+		attempt = attemptKey(op)
+		var answered bool
+		if answered, seq = m.again(op, attempt); answered {
+			return CodeOK
+		}
+	}
 	if m.AnyReady(op.Queues) {
-		g := grantee{tag: requestTag(h.Epoch, op.Request), leaseMs: op.LeaseMs, consumer: op.Consumer, wanted: r.result != nil}
+		g := grantee{tag: requestTag(h.Epoch, op.Request), leaseMs: op.LeaseMs, consumer: op.Consumer, attempt: attempt, wanted: r.result != nil}
 		m.fill(op.Queues, &g, limit)
+		m.begin(attempt, g.given)
 		if r.result != nil {
 			r.result.Jobs = g.jobs
 		}
@@ -31,7 +42,7 @@ func (m *Machine) dequeue(h BatchHeader, op *Dequeue) Code {
 	if op.WaitMs <= 0 {
 		return CodeOK
 	}
-	code := m.park(h, op, limit)
+	code := m.park(h, op, limit, attempt, seq)
 	if r.result != nil {
 		r.result.Parked = code == CodeOK
 	}
@@ -94,10 +105,14 @@ func (m *Machine) handOut(q *queue, g *grantee) int {
 	it.tag = g.tag
 	it.flags = it.flags&^flagCancel | flagTag
 	it.fence = m.index
-	if it.rare != nil || g.consumer != "" {
+	if it.rare.consumerName() != g.consumer {
 		r := it.getRare()
 		r.consumer = strings.Clone(g.consumer)
 		m.setRare(q, it.job, r)
+	}
+	if g.attempt != "" {
+		it.flags |= flagAttempt
+		g.given = append(g.given, attemptJob{it.key, it.grant, 1})
 	}
 	m.move(q, it, stateLeased, m.now+leaseMs)
 	q.delivered++

@@ -27,6 +27,8 @@ const (
 	flagTag
 	// flagUnique: the job has its unique key.
 	flagUnique
+	// flagAttempt: the job is leased under an attempt. The state does not have it.
+	flagAttempt
 	// flagCancel: the holder is asked to stop. The next hand-out clears it.
 	flagCancel
 	// flagQueueTTL: the TTL is the queue's. The id shows what the enqueue said, so
@@ -115,6 +117,9 @@ const (
 	waiterCost    = 320
 	tombstoneCost = 96
 	sessionCost   = 1024
+
+	attemptCost    = 192
+	attemptJobCost = 24
 )
 
 func (r *rare) zero() bool {
@@ -139,6 +144,13 @@ func (r *rare) bytes() int64 {
 }
 
 func (j *job) bytes() int64 { return jobCost + int64(len(j.body)) + j.rare.bytes() }
+
+func (r *rare) consumerName() string {
+	if r == nil {
+		return ""
+	}
+	return r.consumer
+}
 
 // getRare returns the rare part as a value, to change and hand to setRare.
 func (j *job) getRare() rare {
@@ -286,6 +298,9 @@ func (j *job) heldBack() bool { return j.state == stateDelayed && j.dueMs == 0 }
 // place puts an owned job, new or just taken out, into the trees of its state.
 func (m *Machine) place(q *queue, it jobItem, s jobState) {
 	it.state = s
+	if s != stateLeased {
+		it.flags &^= flagAttempt
+	}
 	q.states[s]++
 	if !q.doomed {
 		m.totals.states[s]++
@@ -326,6 +341,9 @@ func (m *Machine) take(q *queue, it jobItem) {
 	if it.rare != nil || it.heldBack() {
 		m.takeAside(q, it)
 	}
+	if s == stateLeased && it.flags&flagAttempt != 0 {
+		m.leaseEnds(it.key)
+	}
 	if q.settings != nil {
 		m.retime(q)
 	}
@@ -337,6 +355,13 @@ func (m *Machine) move(q *queue, it jobItem, s jobState, dueMs int64) {
 	it.dueMs = dueMs
 	it.lastIndex = m.index
 	m.place(q, it, s)
+}
+
+// extend moves the end of an owned job's lease.
+func (m *Machine) extend(it jobItem, untilMs int64) {
+	m.forcing.Delete(timer{it.dueMs, timerLease.order(it.seq), it.key})
+	it.dueMs, it.lastIndex = untilMs, m.index
+	m.forcing.Set(timer{it.dueMs, timerLease.order(it.seq), it.key})
 }
 
 // toReady makes an owned job ready, or holds it back while its queue takes none.

@@ -40,6 +40,8 @@ type Machine struct {
 	lapses    btree.BTreeG[lapse]
 	keys      btree.BTreeG[*queueKey]
 	kept      btree.BTreeG[*kept]
+	attempts  btree.Map[string, *attempt]
+	tried     btree.BTreeG[tried]
 	tombs     btree.BTreeG[tomb]
 	tombOrder btree.Map[uint64, Key]
 	back      btree.BTreeG[aside]         // jobs held back by a pause
@@ -111,6 +113,7 @@ func empty() *Machine {
 		lapses:  tree(lapseLess),
 		keys:    tree(keyLess),
 		kept:    tree(keptLess),
+		tried:   tree(triedLess),
 		tombs:   tree(tombLess),
 		back:    tree(asideLess), moved: tree(asideLess), consumers: tree(asideLess),
 
@@ -158,6 +161,8 @@ func (m *Machine) Copy() *Machine {
 		lapses:    *m.lapses.IsoCopy(),
 		keys:      *m.keys.IsoCopy(),
 		kept:      *m.kept.IsoCopy(),
+		attempts:  *m.attempts.IsoCopy(),
+		tried:     *m.tried.IsoCopy(),
 		tombs:     *m.tombs.IsoCopy(),
 		tombOrder: *m.tombOrder.IsoCopy(),
 		back:      *m.back.IsoCopy(),

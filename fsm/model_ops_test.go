@@ -177,7 +177,8 @@ func abortResult(r *Result) {
 func (m *model) clone() *model {
 	c := *m
 	queues := map[*mQueue]*mQueue{}
-	c.queues, c.jobs, c.dedups = nil, nil, nil
+	jobs := map[*mJob]*mJob{}
+	c.queues, c.jobs, c.dedups, c.attempts = nil, nil, nil, nil
 	for _, q := range m.queues {
 		e := *q
 		queues[q] = &e
@@ -186,7 +187,16 @@ func (m *model) clone() *model {
 	for _, j := range m.jobs {
 		e := *j
 		e.queue = queues[j.queue]
+		jobs[j] = &e
 		c.jobs = append(c.jobs, &e)
+	}
+	for _, a := range m.attempts {
+		e := *a
+		e.jobs = nil
+		for _, g := range a.jobs {
+			e.jobs = append(e.jobs, &mGiven{jobs[g.job], g.grant, g.holders})
+		}
+		c.attempts = append(c.attempts, &e)
 	}
 	for _, d := range m.dedups {
 		e := *d
@@ -351,12 +361,26 @@ func (m *model) depend(index uint64) { m.depends = max(m.depends, index) }
 
 func (m *model) dequeue(h BatchHeader, op *Dequeue, r *Result) {
 	limit := min(max(int(op.Max), 1), BatchItemsMax)
-	if m.anyReady(op.Queues) {
-		r.Jobs = m.hand(h.Epoch, op.Request, op.Queues, limit, op.LeaseMs, op.Consumer)
-		return
-	}
 	if len(op.Queues) == 0 {
 		r.Code = CodeInvalidRequest
+		return
+	}
+	seq := uint64(0)
+	if op.AttemptID != "" {
+		if r.Jobs = m.again(op); len(r.Jobs) > 0 {
+			return
+		}
+		for _, w := range m.waiters {
+			if w.attempt == op.AttemptID && slices.Equal(w.listed, op.Queues) {
+				seq = w.seq
+				m.unpark(w)
+				break
+			}
+		}
+	}
+	if m.anyReady(op.Queues) {
+		r.Jobs = m.hand(h.Epoch, op.Request, op.Queues, limit, op.LeaseMs, op.Consumer)
+		m.given(op.AttemptID, op.Queues, r.Jobs)
 		return
 	}
 	if op.WaitMs <= 0 {
@@ -368,9 +392,13 @@ func (m *model) dequeue(h BatchHeader, op *Dequeue, r *Result) {
 			return
 		}
 	}
-	m.seq++
+	if seq == 0 {
+		m.seq++
+		seq = m.seq
+	}
 	w := &mWaiter{
-		seq: m.seq, node: h.Origin, epoch: h.Epoch, request: op.Request, deadline: m.pos.TimeMs + op.WaitMs,
+		attempt: op.AttemptID, listed: op.Queues,
+		seq: seq, node: h.Origin, epoch: h.Epoch, request: op.Request, deadline: m.pos.TimeMs + op.WaitMs,
 		lease: op.LeaseMs, max: limit, consumer: op.Consumer,
 	}
 	for _, name := range op.Queues {
@@ -382,7 +410,38 @@ func (m *model) dequeue(h BatchHeader, op *Dequeue, r *Result) {
 		}
 	}
 	m.waiters = append(m.waiters, w)
+	slices.SortFunc(m.waiters, func(a, b *mWaiter) int { return cmp.Compare(a.seq, b.seq) })
 	r.Parked = true
+}
+
+// given notes what an attempt was given.
+func (m *model) given(id string, queues []string, jobs []Delivered) {
+	if id == "" || len(jobs) == 0 {
+		return
+	}
+	a := &mAttempt{id: id, queues: queues}
+	for i := range jobs {
+		a.jobs = append(a.jobs, &mGiven{m.job(jobs[i].ID.Key), jobs[i].Grant, 1})
+	}
+	m.attempts = append(m.attempts, a)
+}
+
+// again returns what lives of the last that an attempt was given.
+func (m *model) again(op *Dequeue) (jobs []Delivered) {
+	for _, a := range m.attempts {
+		if a.id != op.AttemptID || !slices.Equal(a.queues, op.Queues) {
+			continue
+		}
+		jobs = nil
+		for _, g := range a.jobs {
+			if g.live(m) {
+				g.holders++
+				m.depend(g.job.last)
+				jobs = append(jobs, g.job.delivered())
+			}
+		}
+	}
+	return jobs
 }
 
 func (m *model) items(items []Item, r *Result, one func(Item, *ItemResult)) {
@@ -508,6 +567,16 @@ func (m *model) giveBack(it Item, res *ItemResult) {
 	if !j.proven(it) || j.state != "leased" && j.state != "held" {
 		res.Code = CodeLeaseLost
 		return
+	}
+	for _, a := range m.attempts {
+		for _, g := range a.jobs {
+			if g.job == j && g.live(m) {
+				if g.holders--; g.holders > 0 {
+					res.Code = CodeLeaseLost
+					return
+				}
+			}
+		}
 	}
 	j.tagged = false
 	j.deliveries--

@@ -22,6 +22,7 @@ type model struct {
 	tombs     []mTomb
 	dedups    []*mDedup
 	kept      []*mKept
+	attempts  []*mAttempt
 	members   []Member
 	removed   []mRemoved
 	gone      QueueInfo // what queues that are gone had counted
@@ -62,6 +63,24 @@ type mJob struct {
 	uniqueAt                 uint64 // since when it has it
 }
 
+// mAttempt is what a dequeue with an attempt id was given.
+type mAttempt struct {
+	id     string
+	queues []string
+	jobs   []*mGiven
+}
+
+type mGiven struct {
+	job     *mJob
+	grant   uint32
+	holders int
+}
+
+// live tells whether the lease that was given lives.
+func (g *mGiven) live(m *model) bool {
+	return g.job != nil && m.job(g.job.key) == g.job && g.job.state == "leased" && g.job.grant == g.grant
+}
+
 // mKept is the result of an op under an idempotency key.
 type mKept struct {
 	key    string
@@ -98,6 +117,8 @@ type mWaiter struct {
 	max                       int
 	queues                    []string
 	consumer                  string
+	attempt                   string
+	listed                    []string // the queues as the dequeue named them
 }
 
 type mSession struct {
@@ -548,6 +569,7 @@ func (m *model) serve() {
 		w := m.waiters[i]
 		m.unpark(w)
 		jobs := m.hand(w.epoch, w.request, w.queues, w.max, w.lease, w.consumer)
+		m.given(w.attempt, w.listed, jobs)
 		if m.self.Origin == w.node && m.self.Epoch == w.epoch {
 			m.applied.Handouts = append(m.applied.Handouts, Handout{w.request, Result{Position: m.pos, Jobs: jobs}})
 		}

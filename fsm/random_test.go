@@ -349,6 +349,8 @@ func (w *world) plainOp(t *rapid.T, n *testNode) Op {
 			LeaseMs:  rapid.SampledFrom([]int64{0, 0, 1, 500}).Draw(t, "lease"),
 			WaitMs:   rapid.SampledFrom([]int64{0, 1, 1000, 55_000}).Draw(t, "wait"),
 			Consumer: rapid.SampledFrom([]string{"", "", "worker"}).Draw(t, "consumer"),
+
+			AttemptID: rapid.SampledFrom([]string{"", "", "", "t1", "t2"}).Draw(t, "attempt"),
 		}
 	case 6, 7:
 		return &Ack{w.items(t)}

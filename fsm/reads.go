@@ -58,6 +58,12 @@ func (m *Machine) AnyReady(queues []string) bool {
 	return false
 }
 
+// Finds tells whether a dequeue that does not wait would be answered with a job or
+// change anything now. If not, it is a read.
+func (m *Machine) Finds(op *Dequeue) bool {
+	return m.AnyReady(op.Queues) || op.AttemptID != "" && m.attemptOf(attemptKey(op)) != nil
+}
+
 // HandedTo returns what the requests were given and nobody settled, for a replica
 // that installed a snapshot and must learn what became of its requests: their
 // leases, and at-most-once jobs even when the lease is over, because nobody else

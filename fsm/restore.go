@@ -32,7 +32,8 @@ type decoder struct {
 	seqs   []uint64 // of all jobs and waiters
 	last   Key      // of the job before in this block
 
-	lastDedup *queueKey
+	lastDedup   *queueKey
+	lastAttempt string
 }
 
 // restoring gathers a queue's jobs: they come in the order of their keys.
@@ -142,6 +143,8 @@ func (d *decoder) records(section byte) error {
 			err = d.dedup(f)
 		case sectionKept:
 			err = d.kept(f)
+		case sectionAttempts:
+			err = d.attempt(f)
 		case sectionTopics:
 			err = d.topic(f)
 		case sectionSegments:
@@ -500,10 +503,13 @@ func (d *decoder) waiter(f *fields) error {
 	for range n {
 		w.queues = append(w.queues, string(f.raw(NameMax)))
 	}
+	if d.m.version >= 2 {
+		w.attempt = string(f.raw(attemptKeyMax))
+	}
 	s, ok := d.m.sessions.Get(w.node)
 	last, some := d.m.parked.Max()
 	p := parkedItem{w.node, w.request, w}
-	if f.bad || !ok || s.epoch != w.epoch || w.deadlineMs <= d.m.now || n > QueuesMax || some && !parkedLess(last, p) {
+	if f.bad || !ok || s.epoch != w.epoch || w.deadlineMs <= d.m.now || n > QueuesMax || some && !parkedLess(last, p) || d.m.attemptOf(w.attempt) != nil {
 		return errState
 	}
 	d.m.keep(s, w)

@@ -68,7 +68,7 @@ func (s *script) op(n *scriptNode, words []string) Op {
 		n.req++
 		op := &Dequeue{
 			Request: n.req, Max: int32(s.num(o.get("max", "1"))), LeaseMs: s.ms(o.get("lease", "0")),
-			WaitMs: s.ms(o.get("wait", "0")), Consumer: o.get("consumer", ""),
+			WaitMs: s.ms(o.get("wait", "0")), Consumer: o.get("consumer", ""), AttemptID: o.get("attempt", ""),
 		}
 		if len(o.rest) > 0 {
 			op.Queues = strings.Split(o.rest[0], ",")

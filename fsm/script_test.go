@@ -25,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	[n2:] OP            an entry of a node, n1 if not said
 //	  enqueue Q BODY…   delay at lease ttl priority failures amo atomic header first group
 //	                    dedup window unique
-//	  dequeue Q,Q       max lease wait consumer
+//	  dequeue Q,Q       max lease wait consumer attempt
 //	  ack JOB…          JOB is a body: by its last receipt; a#2 by that of grant 2,
 //	  nack JOB…         a! by id, a~ by a receipt with another tag
 //	  release, extend, giveback

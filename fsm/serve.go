@@ -97,13 +97,14 @@ func (h *turns) pop() turn {
 func (m *Machine) serveWaiter(w *waiter) {
 	r := &m.run
 	g := grantee{
-		tag: requestTag(w.epoch, w.request), leaseMs: w.leaseMs, consumer: w.consumer,
+		tag: requestTag(w.epoch, w.request), leaseMs: w.leaseMs, consumer: w.consumer, attempt: w.attempt,
 		wanted: w.node == r.self.Origin && w.epoch == r.self.Epoch,
 	}
 	// Out first: with its waiter, a queue's last job must not find it waiting.
 	m.unpark(w)
 	m.noteWaiter(w)
 	m.fill(w.queues, &g, w.max)
+	m.begin(w.attempt, g.given)
 	if g.wanted {
 		r.handout(w.request, Result{Position: m.Position(), Jobs: g.jobs})
 	}

@@ -173,7 +173,7 @@ func extendItem(m *Machine, item *Item, res *ItemResult) {
 	}
 	leaseMs = min(leaseMs, LeaseMaxMs)
 	it.heldMs = uint32(leaseMs)
-	m.move(q, it, stateLeased, m.now+leaseMs)
+	m.extend(it, m.now+leaseMs)
 	res.LeaseUntil = it.dueMs
 	res.Cancel = it.flags&flagCancel != 0
 }
@@ -195,6 +195,10 @@ func giveBackItem(m *Machine, item *Item, res *ItemResult) {
 	}
 	q = m.ownQueue(q)
 	m.ownJob(&it)
+	if m.shared(it) {
+		res.Code = CodeLeaseLost
+		return
+	}
 	it.flags &^= flagTag
 	it.deliveries--
 	m.toReady(q, it)

@@ -30,6 +30,7 @@ const (
 	sectionTombs    = 7
 	sectionDedup    = 8
 	sectionKept     = 9
+	sectionAttempts = 10
 	sectionRemoved  = 16
 	sectionTopics   = 20
 	sectionSegments = 21
@@ -143,6 +144,7 @@ func (m *Machine) Encode(w io.Writer) error {
 	})
 	m.encodeDedup(e)
 	m.encodeKept(e)
+	m.encodeAttempts(e)
 	e.open(sectionRemoved)
 	for _, r := range m.removed {
 		e.u64(r.id)
@@ -258,7 +260,7 @@ const (
 func (e *encoder) encodeJob(it jobItem) {
 	e.u8(byte(it.state) | it.priority<<4)
 	same := it.key.Hi == e.lastKey.Hi
-	rare := it.rare != nil || it.flags&^flagsInline != 0
+	rare := it.rare != nil || it.flags&^(flagsInline|flagAttempt) != 0
 	e.u8(it.flags&flagsInline | bit(same, stateSameHi) | bit(it.dueMs != 0, stateHasDue) | bit(it.expiresMs != 0, stateHasExpiry) |
 		bit(it.leaseMs != 0, stateHasLease) | bit(it.grant != 0, stateHasGrant) | bit(rare, stateHasRare))
 	if same {
@@ -330,7 +332,7 @@ func (e *encoder) encodeRare(it jobItem) {
 		set(r.maxFailures != 0, rareMaxFailures)
 		set(r.deadReason != reasonNone, rareDeadReason)
 		set(len(r.headers) > 0, rareHeaders)
-		set(it.flags&^flagsInline != 0, rareFlags)
+		set(it.flags&^(flagsInline|flagAttempt) != 0, rareFlags)
 		set(x.group != "", rareGroup)
 		set(x.dedupID != "", rareDedupID)
 		set(x.uniqueKey != "", rareUniqueKey)
@@ -353,7 +355,7 @@ func (e *encoder) encodeRare(it jobItem) {
 		e.buf = appendHeaders(e.buf, r.headers)
 	}
 	if mask&rareFlags != 0 {
-		e.u8(it.flags &^ flagsInline)
+		e.u8(it.flags &^ (flagsInline | flagAttempt))
 	}
 	if mask&rareGroup != 0 {
 		e.text(x.group)
@@ -405,6 +407,9 @@ func (e *encoder) encodeWaiter(w *waiter) {
 	e.uvarint(uint64(len(w.queues)))
 	for _, q := range w.queues {
 		e.text(q)
+	}
+	if e.version >= 2 {
+		e.text(w.attempt)
 	}
 	e.done()
 }

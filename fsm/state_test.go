@@ -38,7 +38,9 @@ func richerMachine(tb testing.TB) *rig {
 	op.Jobs[0].DedupID, op.Jobs[1].UniqueKey, op.Jobs[2].Group = "dedup", "unique", "group"
 	more := r.enqueue("gone", nil, 1)
 	more.Jobs[0].DedupID = "of a deleted queue"
-	r.apply(tb, op, &Keyed{Key: "key", Op: r.enqueue("b", nil, 2)}, &Alarm{75}, more, &DeleteQueue{"gone", true})
+	tried, waits := r.dequeue("a", 2, 0), r.dequeue("nothing", 1, 20_000)
+	tried.AttemptID, waits.AttemptID = "attempt", "waits"
+	r.apply(tb, op, &Keyed{Key: "key", Op: r.enqueue("b", nil, 2)}, &Alarm{75}, more, &DeleteQueue{"gone", true}, tried, waits)
 	// Dead letters, one of them leased and to be canceled; a job held back by a
 	// pause; a dead one that came back before.
 	r.apply(tb,
@@ -231,6 +233,7 @@ func TestLies(t *testing.T) {
 		"a unique key of nothing":     func(m *Machine) { each(m, func(j *job) { j.flags |= flagUnique }) },
 		"a kept result of the past":   func(m *Machine) { m.kept.Scan(func(k *kept) bool { k.untilMs = 1; return true }) },
 		"a kept result without sense": func(m *Machine) { m.kept.Scan(func(k *kept) bool { k.result += "?"; return true }) },
+		"an attempt of no job":        func(m *Machine) { eachAttempt(m, func(a *attempt) { a.jobs[0].holders = 0 }) },
 		"settings of tomorrow":        func(m *Machine) { told(m, func(s *settings) { s.changed = m.index + 1 }) },
 		"a pause of the past":         func(m *Machine) { told(m, func(s *settings) { s.untilMs = min(s.untilMs, 1) }) },
 		"an end of no pause":          func(m *Machine) { told(m, func(s *settings) { s.pausedIn, s.untilMs = false, m.now+1 }) },
@@ -264,6 +267,15 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func eachAttempt(m *Machine, do func(*attempt)) {
+	m.attempts.Scan(func(_ string, a *attempt) bool {
+		if a.waiter == nil {
+			do(a)
+		}
+		return true
+	})
 }
 
 func each(m *Machine, do func(*job)) {

@@ -16,6 +16,7 @@ type waiter struct {
 	max        int
 	queues     []string // unique
 	consumer   string
+	attempt    string // its key, "" = none
 }
 
 // parkedItem lists waiters by node and request. Only the current epoch of a
@@ -30,7 +31,7 @@ func parkedLess(a, b parkedItem) bool {
 }
 
 func (w *waiter) bytes() int64 {
-	n := waiterCost + len(w.consumer)
+	n := waiterCost + len(w.consumer) + len(w.attempt)
 	for _, q := range w.queues {
 		n += 16 + len(q)
 	}
@@ -41,14 +42,18 @@ func (w *waiter) timer() timer {
 	return timer{w.deadlineMs, timerWaiter.order(w.seq), Key{w.node, w.request}}
 }
 
-// park makes a waiter of a dequeue.
-func (m *Machine) park(h BatchHeader, op *Dequeue, limit int) Code {
+// park makes a waiter of a dequeue, with the key of its attempt. seq is its place;
+// 0 is behind all others.
+func (m *Machine) park(h BatchHeader, op *Dequeue, limit int, attempt string, seq uint64) Code {
 	if _, taken := m.parked.Get(parkedItem{node: h.Origin, request: op.Request}); taken {
 		return CodeInvalidRequest
 	}
 	s := m.ownSession(h.Origin)
+	if seq == 0 {
+		seq = m.nextSeq()
+	}
 	w := &waiter{
-		seq: m.nextSeq(), node: h.Origin, epoch: h.Epoch, request: op.Request,
+		seq: seq, attempt: attempt, node: h.Origin, epoch: h.Epoch, request: op.Request,
 		deadlineMs: m.now + min(op.WaitMs, DelayMaxMs), leaseMs: op.LeaseMs, max: limit,
 		consumer: strings.Clone(op.Consumer),
 	}
@@ -77,6 +82,9 @@ func (m *Machine) keep(s *session, w *waiter) {
 	m.parked.Set(parkedItem{w.node, w.request, w})
 	m.passive.Set(w.timer())
 	m.bytes += w.bytes()
+	if w.attempt != "" {
+		m.attempts.Set(w.attempt, &attempt{stamp: m.stamp, key: w.attempt, waiter: w})
+	}
 }
 
 // list puts a waiter into its queues, in its old place.
@@ -111,6 +119,9 @@ func (m *Machine) unpark(w *waiter) {
 	m.parked.Delete(parkedItem{node: w.node, request: w.request})
 	m.passive.Delete(w.timer())
 	m.bytes -= w.bytes()
+	if w.attempt != "" {
+		m.attempts.Delete(w.attempt)
+	}
 	if !s.away {
 		m.unlist(w)
 	}

@@ -94,7 +94,7 @@ func (c *core) submit(reqs []*request) {
 			continue
 		}
 		if op, ok := r.op.(*fsm.Dequeue); ok {
-			if op.WaitMs == 0 && !c.machine.AnyReady(op.Queues) {
+			if op.WaitMs == 0 && !c.machine.Finds(op) {
 				// Finds nothing, writes nothing: a linearizable read answers it.
 				c.readEmpty(r)
 				continue

@@ -149,7 +149,7 @@ func (c *core) evaluate(r *read) bool {
 			r.f(m)
 		case r.empty.state != reqWaiting:
 			return true // its client left
-		case m.AnyReady(r.empty.op.(*fsm.Dequeue).Queues):
+		case m.Finds(r.empty.op.(*fsm.Dequeue)):
 			c.enqueueRequest(r.empty)
 			return true
 		}
