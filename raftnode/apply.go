@@ -220,7 +220,7 @@ func (c *core) snapshotMark() {
 	})
 	j := &appendJob{mark: mark, base: c.clock.base.TimeBase, began: c.now.boot}
 	c.appends = append(c.appends, j)
-	c.out.appends = append(c.out.appends, j)
+	c.outbox.add(j)
 }
 
 func (c *core) onMarked(m *markJob) {

@@ -49,10 +49,14 @@ type coreConfig struct {
 type core struct {
 	cfg  coreConfig
 	log  *zap.Logger
-	rn   *raft.RawNode
+	rn   *rawNode
 	out  outputs
 	now  reading
 	fail error // set once: the replica ends
+
+	unheard []any // events that came with the one that failed
+
+	outbox outbox
 
 	machine        *fsm.Machine // head: committed and applied, and on a leader what it has appended since
 	uncommittedMax uint64
@@ -98,8 +102,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	}
 	c.setMembers(cfg.machine.Members())
 	c.out.members = nil // the transport has it
-	var err error
-	c.rn, err = raft.NewRawNode(&raft.Config{
+	rn, err := raft.NewRawNode(&raft.Config{
 		ID:            cfg.id,
 		ElectionTick:  int(cfg.electionNs / cfg.tickNs),
 		HeartbeatTick: int(cfg.heartbeatNs / cfg.tickNs),
@@ -122,6 +125,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
+	c.rn = &rawNode{RawNode: rn, stirred: true, due: true}
 	st := c.rn.BasicStatus()
 	c.term, c.role, c.leader, c.commit = st.GetTerm(), st.RaftState, st.Lead, st.GetCommit()
 	c.lastAppended, _ = cfg.storage.LastIndex()
@@ -152,16 +156,21 @@ func (c *core) step(now reading, events []any) (*outputs, error) {
 	}
 	c.now = now
 	o := &c.out
+	clear(o.sends)
+	clear(o.appends)
 	*o = outputs{sends: o.sends[:0], snapshots: o.snapshots[:0], appends: o.appends[:0],
 		done: o.done[:0], reads: o.reads[:0], dropped: o.dropped[:0]}
-	for _, e := range events {
-		c.handle(e)
-		if c.fail != nil {
-			return o, c.fail
+	for i, e := range events {
+		if c.handle(e); c.fail != nil {
+			c.unheard = events[i+1:]
+			break
 		}
 	}
-	c.tick()
-	c.flush()
+	if c.fail == nil {
+		c.tick()
+		c.flush()
+	}
+	c.release()
 	return o, c.fail
 }
 
@@ -322,7 +331,7 @@ func (c *core) send(m *pb.Message) {
 	case m.GetType() == pb.MsgSnap:
 		c.sendSnapshot(m)
 	default:
-		c.out.sends = append(c.out.sends, m)
+		c.outbox.send(m)
 	}
 }
 
@@ -349,7 +358,7 @@ func (c *core) appendEntries(m *pb.Message) {
 	job.base = c.clock.base.TimeBase
 	c.speculate(ents)
 	c.appends = append(c.appends, job)
-	c.out.appends = append(c.out.appends, job)
+	c.outbox.add(job)
 }
 
 // onAppended delivers the responses of appends that are durable now. A received
@@ -381,6 +390,10 @@ func (c *core) onAppended(jobs []*appendJob) {
 
 // observe notices changes of term, role and leader.
 func (c *core) observe() {
+	if !c.rn.stirred {
+		return
+	}
+	c.rn.stirred = false
 	st := c.rn.BasicStatus()
 	c.commit = st.GetCommit()
 	if st.GetTerm() == c.term && st.RaftState == c.role && st.Lead == c.leader {

@@ -91,8 +91,7 @@ func (l *loneCore) step(events []any) {
 	}
 }
 
-// do submits n requests together and returns them answered. Raft's storage is
-// cut now and then, as snapshots would.
+// do submits n requests together and returns them answered.
 func (l *loneCore) do(n int, op func(i int) fsm.Op) []*request {
 	reqs := make([]*request, n)
 	for i := range reqs {
@@ -105,8 +104,13 @@ func (l *loneCore) do(n int, op func(i int) fsm.Op) []*request {
 			l.tb.Fatalf("request: state %d, %v, %+v", r.state, r.err, r.res)
 		}
 	}
+	l.cut()
+	return reqs
+}
+
+// cut drops what raft's storage need not keep, now and then.
+func (l *loneCore) cut() {
 	if last, _ := l.storage.LastIndex(); last%4096 == 0 && l.c.spec.oldest() > 4096 {
 		_ = l.storage.Compact(min(l.c.spec.oldest(), l.c.confirmed.Index) - 1)
 	}
-	return reqs
 }

@@ -11,7 +11,9 @@
 // the machine and every waiting request. Node gives it a goroutine, two
 // mailboxes and real outputs:
 //
-//   - one goroutine runs the core;
+//   - one goroutine runs the core; a fast request that finds it at rest runs its
+//     turn itself, so that no goroutine needs to be woken between the question
+//     and the answer;
 //   - one log writer owns the write-ahead log and appends to raft's storage;
 //   - rafthttp's goroutines carry messages;
 //   - a snapshot writer works on a copy of the machine;
@@ -44,7 +46,9 @@
 //	speculate.go a leader's machine ahead of the commit, and back
 //	fast.go      answers before the commit
 //	status.go    what members tell each other, and show
+//	outbox.go    what leaves the core, and when
 //	node.go      goroutines and mailboxes around the core
+//	turn.go      who runs the core
 //	writer.go    the log writer
 //	transport.go peers: rafthttp, snapshots, status
 //	boot.go      data directory: genesis, restart, epochs

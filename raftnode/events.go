@@ -107,4 +107,5 @@ type outputs struct {
 	ask       bool         // ask all peers for their status now
 	members   []fsm.Member // the committed table, when it has changed
 	removed   []uint64     // who has gone from it for good
+	wakeAt    int64        // boot ns: step then, something is kept back; 0 = nothing is
 }

@@ -7,21 +7,28 @@ import "raftq/fsm"
 // the others wait for commit like strong ones.
 //
 // From then on the batch is the only trace of the request: it is proposed again
-// under every leader until it is applied, with marks for what was answered.
-func (c *core) answerFast(a *fsm.Applied) {
+// under every leader until it is applied, with marks for what was answered. all
+// tells that nobody waits for the batch any more.
+func (c *core) answerFast(a *fsm.Applied) (all bool) {
 	o := &c.origin
 	i := int(a.Header.Number - o.inflight[0].number)
 	b := o.inflight[i]
 	if !b.fast {
-		return
+		return false
 	}
+	all = b.lead == 0
 	for i, r := range b.reqs {
-		if r == nil || !r.fast || r.state != reqPacked {
+		if r == nil {
+			continue
+		}
+		if !r.fast || r.state != reqPacked {
+			all = false
 			continue
 		}
 		res := &a.Results[b.lead+i]
 		flag, ok := c.standsFast(r.op, res)
 		if !ok {
+			all = false
 			continue
 		}
 		if flag != 0 {
@@ -33,6 +40,7 @@ func (c *core) answerFast(a *fsm.Applied) {
 		c.answer(r, *res)
 		b.reqs[i] = nil // its client has it; the object is used again
 	}
+	return all
 }
 
 // standsFast tells whether a result may be answered before its entry commits,

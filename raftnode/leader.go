@@ -97,9 +97,13 @@ func (c *core) takeBatch(data []byte) {
 		c.log.Error("batch refused", zap.Error(err))
 		return
 	}
-	// raft may have moved on in this turn; only what it says now counts.
-	st := c.rn.BasicStatus()
-	if c.lead == nil || c.muted || st.RaftState != raft.StateLeader || st.GetTerm() != c.lead.term || h.Term != c.lead.term || h.Origin == 0 {
+	role, term := c.role, c.term
+	if c.rn.stirred {
+		// raft may have moved on in this turn; only what it says now counts.
+		st := c.rn.BasicStatus()
+		role, term = st.RaftState, st.GetTerm()
+	}
+	if c.lead == nil || c.muted || role != raft.StateLeader || term != c.lead.term || h.Term != c.lead.term || h.Origin == 0 {
 		return
 	}
 	l := c.lead

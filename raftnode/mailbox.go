@@ -24,8 +24,9 @@ type mailbox struct {
 
 func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
 
-// submit adds a client's request, or refuses it: nothing was applied then.
-func (b *mailbox) submit(r *request) *fsm.Error {
+// submit adds a client's request, or refuses it: nothing was applied then. With
+// wake the core's goroutine is told; without it the caller sees to a turn.
+func (b *mailbox) submit(r *request, wake bool) *fsm.Error {
 	b.mu.Lock()
 	switch {
 	case b.closed:
@@ -42,7 +43,7 @@ func (b *mailbox) submit(r *request) *fsm.Error {
 	b.bytes += r.bytes
 	n := len(b.requests) + len(b.events)
 	b.mu.Unlock()
-	if n == 1 {
+	if n == 1 && wake {
 		b.signal()
 	}
 	return nil
@@ -69,6 +70,12 @@ func (b *mailbox) signal() {
 	case b.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (b *mailbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.requests)+len(b.events) == 0
 }
 
 // take returns all that waits: internal events before requests, so that a

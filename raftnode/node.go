@@ -29,7 +29,6 @@ type Node struct {
 	log     *zap.Logger
 	id      uint64
 	cluster uint64
-	core    *core // of the run goroutine
 	box     *mailbox
 	wal     *wal.Log
 	storage *raft.MemoryStorage
@@ -41,12 +40,23 @@ type Node struct {
 	removed atomic.Pointer[map[uint64]bool] // all ids that were members once; a map is never changed
 	newest  atomic.Uint64                   // index of the newest snapshot file that has a marker
 
+	// turn is held by the goroutine that runs the core: that of run, or one of a
+	// fast request that found the core at rest.
+	turn     sync.Mutex
+	core     *core
+	events   []any // spare, for the mailbox
+	requests []*request
+	later    *time.Timer // for what the core keeps back
+	wakeAt   int64       // what later is set to
+	ended    bool
+	failed   error // of a step; run ends the replica
+
 	quit     chan struct{} // close: the run goroutine ends
 	quitOnce sync.Once
 	done     chan struct{}
 	err      error // before done is closed
 	wg       sync.WaitGroup
-	requests sync.Pool
+	pool     sync.Pool // of *request
 }
 
 // view is what other goroutines may know of the core, published after a step
@@ -59,15 +69,22 @@ type view struct {
 	ready        bool
 	started      bool
 	leaving      bool
-	settled      bool // nothing of this node's own is unapplied
+	settled      bool // leaving, and nothing of this node's own is unapplied
 	isLeader     bool
 	term         uint64
-	stats        coreStats
-	facts        machineFacts
-	inflight     int
-	parked       int
-	commit       uint64
+
+	// For /metrics: at most factsEvery old.
+	at     int64 // boot ns
+	stats  coreStats
+	facts  machineFacts
+	parked int
+	commit uint64
 }
+
+// factsEvery is how often the facts for /metrics are taken while they change.
+// Taking them has a price beyond their copying: they are of a committed machine,
+// and one that was shown is copied before the next entry changes it.
+const factsEvery = int64(100 * time.Millisecond)
 
 // Open boots the replica from its data directory, which the first start makes,
 // and starts it. It does not wait for a leader.
@@ -82,7 +99,8 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, id: b.core.id, cluster: b.cluster, box: newMailbox(), wal: b.log, storage: b.storage, dir: b.dir,
 		quit: make(chan struct{}), done: make(chan struct{})}
-	n.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	n.later = time.NewTimer(time.Hour)
+	n.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	n.view.Store(&view{})
 	n.removed.Store(&map[uint64]bool{})
 	n.setRemoved(b.core.machine.RemovedMembers())
@@ -108,37 +126,14 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// run is the core's goroutine.
-func (n *Node) run() {
-	ticker := time.NewTicker(n.cfg.Tick)
-	defer ticker.Stop()
-	var events []any
-	var requests []*request
-	for {
-		select {
-		case <-n.box.wake:
-		case <-ticker.C:
-		case <-n.quit:
-			n.end(nil)
-			return
-		}
-		events, requests = n.box.take(events, requests)
-		evs := events
-		if len(requests) > 0 {
-			evs = append(evs, submitted{requests})
-		}
-		out, err := n.core.step(clocks(), evs)
-		n.perform(out)
-		events = evs
-		if err != nil {
-			n.end(err)
-			return
-		}
-	}
-}
-
 // perform does what a step asked for.
 func (n *Node) perform(out *outputs) {
+	for _, r := range out.done {
+		r.done <- struct{}{}
+	}
+	for _, r := range out.reads {
+		r.done <- struct{}{}
+	}
 	if len(out.appends) > 0 {
 		n.writer.push(out.appends)
 	}
@@ -156,12 +151,6 @@ func (n *Node) perform(out *outputs) {
 		n.peers.sendSnapshot(m)
 	}
 	n.publish()
-	for _, r := range out.done {
-		r.done <- struct{}{}
-	}
-	for _, r := range out.reads {
-		r.done <- struct{}{}
-	}
 	if out.snapshot != nil {
 		job := *out.snapshot
 		n.wg.Go(func() { n.writeSnapshot(&job) })
@@ -174,32 +163,37 @@ func (n *Node) perform(out *outputs) {
 	}
 }
 
+// publish lets other goroutines know what changed: what decides about requests at
+// once, the facts for /metrics now and then. It runs with every tick too, so a
+// node that has come to rest shows its last state.
 func (n *Node) publish() {
 	c := n.core
 	old := n.view.Load()
 	n.box.queued.Store(int64(len(c.origin.waiting)))
 	n.box.queuedBytes.Store(int64(c.origin.queuedBytes))
-	pos := c.machine.Position()
-	v := view{ready: c.leader != 0 && pos.Term == c.term, started: c.origin.registered, leaving: c.leaving, term: c.term, isLeader: c.leader == c.cfg.id,
-		settled: len(c.origin.inflight) == 0 && len(c.origin.waiting) == 0 && len(c.parked.giveBack) == 0 && len(c.parked.withdraw) == 0}
-	fresh := pos.TimeMs/1000 == old.facts.pos.TimeMs/1000 || pos.Index == old.facts.pos.Index
+	v := view{ready: c.leader != 0 && c.machine.Position().Term == c.term, started: c.origin.registered, leaving: c.leaving, term: c.term, isLeader: c.leader == c.cfg.id,
+		settled: c.leaving && c.settled()}
+	same := v.ready == old.ready && v.started == old.started && v.leaving == old.leaving && v.settled == old.settled && v.term == old.term &&
+		v.isLeader == old.isLeader && c.stats.leaderChanges == old.stats.leaderChanges
 	// A leader's client address may come after the leader is known.
 	lacks := old.leaderClient == "" && c.leader != 0 && !v.isLeader
-	if fresh && !lacks && v.ready == old.ready && v.started == old.started && v.leaving == old.leaving && v.term == old.term && v.isLeader == old.isLeader && v.settled == old.settled && c.stats.leaderChanges == old.stats.leaderChanges {
+	if same && !lacks && c.now.boot-old.at < factsEvery {
 		return
 	}
 	v.leader = c.nameOf(c.leader)
 	if s, ok := c.machine.Session(c.leader); ok && c.leader != c.cfg.id {
 		v.leaderClient = s.Start.Client
 	}
-	v.stats, v.inflight, v.parked, v.commit = c.stats, len(c.origin.inflight), len(c.parked.byNumber), c.commit
+	v.at, v.stats, v.parked, v.commit = c.now.boot, c.stats, len(c.parked.byNumber), c.commit
 	m := c.committed()
 	v.facts = machineFacts{m.Position(), m.Bytes(), m.Totals()}
 	n.view.Store(&v)
 }
 
-// end answers everybody who waits and says why the replica ended.
+// end answers everybody who waits and says why the replica ended. n.turn is held.
 func (n *Node) end(err error) {
+	n.ended = true
+	n.perform(n.core.flushOut())
 	events, requests := n.box.close()
 	c := n.core
 	refuse := func(r *request) {
@@ -231,8 +225,12 @@ func (n *Node) end(err error) {
 		refuse(r)
 	}
 	reads := c.reads.list
-	for _, e := range events {
+	for _, e := range append(c.unheard, events...) {
 		switch e := e.(type) {
+		case submitted:
+			for _, r := range e.reqs {
+				refuse(r)
+			}
 		case readAsked:
 			reads = append(reads, e.read)
 		case statusAsked:
@@ -266,9 +264,16 @@ func (n *Node) end(err error) {
 // Do submits op and blocks until it is committed and applied on this node; with
 // fast, on the leader, until it is appended. See httpapi.Replica.
 func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
-	r := n.requests.Get().(*request)
+	r := n.pool.Get().(*request)
 	*r = request{op: op, fast: fast, timeout: int64(timeout), bytes: fsm.Size(op), done: r.done}
-	if err := n.box.submit(r); err != nil {
+	taken, err := false, (*fsm.Error)(nil)
+	if fast {
+		taken, err = n.tryTurn(r)
+	}
+	if !taken {
+		err = n.box.submit(r, true)
+	}
+	if err != nil {
 		return fsm.Result{}, err
 	}
 	if gone == nil {
@@ -281,11 +286,12 @@ func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struc
 			return fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "the client left")
 		}
 	}
-	res, err := r.res, r.err
+	var res fsm.Result
+	res, err = r.res, r.err
 	if r.state == reqAnswered {
 		// The core has let go of it.
 		r.op, r.res = nil, fsm.Result{}
-		n.requests.Put(r)
+		n.pool.Put(r)
 	}
 	if err != nil {
 		return fsm.Result{}, err

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,3 +270,93 @@ func TestDataDirectory(t *testing.T) {
 	tr.close(0)
 	tr.closeAll()
 }
+
+// TestTurnsOfRequests proves that fast requests, which run the core on their own
+// goroutines when it is at rest, and strong ones beside them lose and double
+// nothing, up to the stop of the node in the middle of it.
+func TestTurnsOfRequests(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tr := newTrio(t)
+	tr.openAll()
+	var l *Node
+	for _, n := range tr.nodes {
+		if n.Leader() == n.Name() {
+			l = n
+		}
+	}
+	const each = 50
+	var wg sync.WaitGroup
+	var answered atomic.Int64
+	enqueue := func(n *Node, fast bool, jobs int) {
+		wg.Go(func() {
+			for range jobs {
+				res, err := n.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("x"), Priority: 4}}}, fast, 10*time.Second, nil)
+				if err != nil || res.Code != fsm.CodeOK {
+					t.Errorf("enqueue, fast %v: %v %+v", fast, err, res)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for range 4 {
+		enqueue(l, true, 4*each)
+		enqueue(l, false, each)
+		enqueue(tr.nodes[0], false, each)
+	}
+	wg.Wait()
+	if answered.Load() != 4*6*each {
+		t.Fatalf("%d jobs were answered", answered.Load())
+	}
+	var info fsm.QueueInfo
+	for _, n := range tr.nodes {
+		if _, err := n.Read(fsm.ReadHow{Strong: true, TimeoutMs: 5000}, func(m *fsm.Machine) { info, _ = m.Queue("q") }); err != nil || int64(info.Enqueued) != answered.Load() {
+			t.Errorf("%s: %v, %d jobs, %d were answered", n.Name(), err, info.Enqueued, answered.Load())
+		}
+	}
+	// Closing it under load: every request gets an answer.
+	for range 8 {
+		wg.Go(func() {
+			for {
+				res, err := l.Do(&fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("x"), Priority: 4}}}, true, 10*time.Second, nil)
+				if err != nil {
+					return
+				}
+				if res.Code != fsm.CodeOK {
+					t.Errorf("enqueue: %+v", res)
+				}
+			}
+		})
+	}
+	tr.closeAll()
+	wg.Wait()
+}
+
+// TestBrokenCoreEndsProcess proves that a panic of the core is not taken for one
+// of the request whose goroutine ran it: front ends survive those.
+func TestBrokenCoreEndsProcess(t *testing.T) {
+	if dir := os.Getenv("RAFTQ_BROKEN_CORE"); dir != "" {
+		n, err := Open(Config{DataDir: dir, ListenPeer: "127.0.0.1:0", SegmentBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "a ready node", func() bool { return n.Ready() == nil })
+		defer func() {
+			t.Logf("survived: %v", recover())
+			os.Exit(0)
+		}()
+		_, err = n.Do(brokenOp{&fsm.Enqueue{}}, true, time.Second, nil)
+		t.Logf("answered: %v", err)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestBrokenCoreEndsProcess$")
+	cmd.Env = append(os.Environ(), "RAFTQ_BROKEN_CORE="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the core is broken") || strings.Contains(string(out), "survived") || strings.Contains(string(out), "answered") {
+		t.Errorf("a node with a broken core: %v\n%s", err, out)
+	}
+}
+
+type brokenOp struct{ *fsm.Enqueue }
+
+func (brokenOp) Kind() fsm.Kind { panic("the core is broken") }

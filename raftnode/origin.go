@@ -268,9 +268,9 @@ func (c *core) deliver(b *batch) {
 		c.takeBatch(b.data)
 		return
 	}
-	if n := len(c.out.sends); n > 0 {
+	if n := len(c.outbox.sends); n > 0 {
 		// Batches that leave together travel in one message.
-		if m := c.out.sends[n-1]; m.GetType() == pb.MsgProp && m.GetTo() == c.leader {
+		if m := c.outbox.sends[n-1]; m.GetType() == pb.MsgProp && m.GetTo() == c.leader {
 			m.Entries = append(m.Entries, &pb.Entry{Data: b.data})
 			return
 		}
@@ -346,6 +346,11 @@ func (c *core) originTick() {
 			}
 		}
 	}
+}
+
+// settled tells whether nothing of this node's own is unapplied.
+func (c *core) settled() bool {
+	return len(c.origin.inflight) == 0 && len(c.origin.waiting) == 0 && len(c.parked.giveBack) == 0 && len(c.parked.withdraw) == 0
 }
 
 // leave refuses what waits and ends parked requests: the node stops.

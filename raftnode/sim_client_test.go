@@ -59,7 +59,7 @@ func (c *simClient) next() {
 	if !c.drain && r.IntN(10) == 0 {
 		n = w.nodes[r.IntN(len(w.nodes))]
 	}
-	if w.opt.fast > 0 && !c.drain && r.IntN(3) == 0 {
+	if w.opt.fast > 0 && !c.drain && (r.IntN(3) == 0 || w.opt.eager) {
 		// Fast answers are the leader's.
 		for _, l := range w.nodes {
 			if l.up && l.core.lead != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+
 	"raftq/fsm"
 )
 
@@ -78,6 +80,43 @@ func (c *checker) kept(o *simOp, i uint64, h fsm.BatchHeader, res *fsm.Result) {
 		if same && !slices.Equal(res.Items, p.res.Items) {
 			w.failf("entry %d: %v was answered fast with %+v, its entry has %+v", i, o, p.res.Items, res.Items)
 		}
+	}
+}
+
+// held checks what a leader keeps back after a step: not for long, and only what
+// nobody waits for.
+func (c *checker) held(n *simNode, out *outputs) {
+	w, b := c.w, &n.core.outbox
+	if len(b.sends)+len(b.appends) == 0 {
+		if out.wakeAt != 0 {
+			w.failf("%s wants to be woken and keeps nothing", n.name)
+		}
+		return
+	}
+	now := n.core.now.boot
+	if out.wakeAt <= now || out.wakeAt > now+holdNs {
+		w.failf("%s keeps what it should send, and wants to be woken in %s", n.name, ms(out.wakeAt-now))
+	}
+	for _, m := range b.sends {
+		if m.GetType() != pb.MsgApp {
+			w.failf("%s keeps a message of type %v", n.name, m.GetType())
+		}
+	}
+	for i := range n.core.spec.bound {
+		h := n.core.spec.bound[i].Header
+		if h.Origin != n.id {
+			w.failf("%s keeps what it should send, while entry %d of %x is not committed", n.name, n.core.spec.bound[i].Position.Index, h.Origin)
+		}
+		for _, b := range n.core.origin.inflight {
+			for _, r := range b.reqs {
+				if b.number == h.Number && r != nil && r.state == reqPacked {
+					w.failf("%s keeps what it should send, while %v waits for its commit", n.name, n.open[r])
+				}
+			}
+		}
+	}
+	if len(n.core.reads.list) > 0 {
+		w.failf("%s keeps what it should send, while a read waits", n.name)
 	}
 }
 

@@ -38,6 +38,7 @@ type simNode struct {
 	box     []any
 	reqs    []*request
 	waking  bool
+	wakeAt  int64 // the core's, of the last step
 	paused  int64 // until; true ns
 	asleep  bool  // no step at all until told: for scripted tests
 	taken   []*appendJob
@@ -109,7 +110,7 @@ func (n *simNode) start() {
 	n.writer.keep = w.opt.keep
 	n.writer.marked = n.disk.prune
 	n.held = heldFiles{}
-	n.box, n.reqs, n.waking, n.paused = nil, nil, false, 0
+	n.box, n.reqs, n.waking, n.paused, n.wakeAt = nil, nil, false, 0, 0
 	n.taken, n.queue, n.group, n.busy = nil, nil, nil, false
 	n.at, n.before = machine.Position().Index, coreStats{}
 	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
@@ -147,6 +148,9 @@ func (n *simNode) kill() {
 	w.log.Named(n.name).Info("killed")
 	n.addStats(&w.stats)
 	n.before = coreStats{}
+	if len(n.core.outbox.appends) > 0 {
+		w.stats.HeldLost++
+	}
 	n.disk.crash(n.group)
 	n.up = false
 	n.life++
@@ -218,7 +222,18 @@ func (n *simNode) step() {
 	if err != nil {
 		w.failf("%s ended: %v", n.name, err)
 	}
+	w.check.held(n, out)
 	n.perform(out)
+	if at := out.wakeAt; at > 0 && at != n.wakeAt {
+		w.stats.Held++
+		life := n.life
+		w.after(at-n.core.now.boot+between(w.diskRand, 0, 300e3), func() {
+			if n.life == life {
+				n.step()
+			}
+		})
+	}
+	n.wakeAt = out.wakeAt
 }
 
 // perform does what Node.perform does.

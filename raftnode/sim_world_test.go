@@ -46,7 +46,7 @@ type simStats struct {
 	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                          int
 	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads   int
 	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
-	Fast, FastLost, Voids, Rollbacks                                                  int
+	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                  int
 	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
 	VirtualMs                                                                         int64
 }
@@ -92,6 +92,7 @@ type simOptions struct {
 	delays, ttls, prios float64
 	once                float64
 	fast                float64 // of the ops that may be
+	eager               bool    // most ops are fast and go to the leader: nobody waits for what it appends
 	waits               float64
 	hangups             float64
 	reads               float64
@@ -158,6 +159,11 @@ func drawOptions(seed uint64, ops int) simOptions {
 	}
 	if chance(0.1) {
 		o.faults = nil
+	}
+	if o.eager = chance(0.25); o.eager {
+		o.fast, o.thinkMax, o.waits, o.reads = 0.97, int64(2+r.IntN(20))*1e6, 0.1, o.reads/10
+		o.faults = append(o.faults, faultKillLeader, faultIsolateLeader)
+		o.faultEvery = int64(100+r.IntN(1000)) * 1e6
 	}
 	return o
 }

@@ -40,6 +40,7 @@ func (c *core) startSpeculation() {
 		panic(fmt.Sprintf("BUG: speculation starts at entry %d, committed is %d", i, c.confirmed.Index))
 	}
 	c.spec = speculation{on: true, copies: []*fsm.Machine{c.machine.Copy()}, copyAt: c.now.boot}
+	c.outbox.awaited, c.outbox.waiters = 0, c.machine.Totals().Waiters
 }
 
 // speculate applies entries that are on their way to the log.
@@ -58,9 +59,8 @@ func (c *core) speculate(ents []*pb.Entry) {
 		if !ok {
 			return
 		}
-		if a.Mine && a.Header.Number > 0 {
-			c.answerFast(&a)
-		}
+		answered := a.Mine && a.Header.Number > 0 && c.answerFast(&a)
+		c.awaits(&a, answered)
 		s.bound = append(s.bound, a)
 		c.onHead(&a)
 	}

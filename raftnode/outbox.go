@@ -1,0 +1,116 @@
+package raftnode
+
+import (
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"raftq/fsm"
+)
+
+// outbox is what is to go to the log writer and to the peers. It leaves at the
+// end of the turn, with one exception: while a leader has only entries under way
+// whose requests are all answered, nobody waits for it, and it is kept for up to
+// holdNs. A connection that sends fast requests makes an entry with each; so many
+// of them share an append, a message to each peer, and an fsync on every node.
+//
+// What is kept is only late, as on a slow disk or network, and in order: raft has
+// handed it out, the machine has applied the entries, and all rules about both
+// are as they were. If the process ends before it leaves, its fast answers may be
+// lost; that holds until a majority has them anyway.
+type outbox struct {
+	sends   []*pb.Message
+	sizes   []int // payload of sends[i]
+	appends []*appendJob
+	bytes   int    // of entries in appends
+	urgent  bool   // holds something that others wait for
+	since   int64  // boot ns since when it is kept; 0 = it is empty
+	awaited uint64 // the last entry above which nobody waits for any
+	told    uint64 // confirmed, and said so to the peers as far as raft would
+	waiters int    // of the machine, after the last entry
+}
+
+const (
+	holdNs       = 1e6
+	holdBytesMax = 1 << 20 // as much as raft puts into one message
+)
+
+func (b *outbox) add(j *appendJob) {
+	b.appends = append(b.appends, j)
+	for _, e := range j.m.GetEntries() {
+		b.bytes += len(e.GetData())
+	}
+	b.urgent = b.urgent || j.mark != nil || j.machine != nil
+}
+
+// send adds a message. A MsgApp that goes on where the last one to that peer ends
+// becomes a part of it: the peer would do the same with both, one by one.
+func (b *outbox) send(m *pb.Message) {
+	size := 0
+	if m.GetType() != pb.MsgApp {
+		b.urgent = true
+	} else {
+		for _, e := range m.GetEntries() {
+			size += len(e.GetData())
+		}
+		for i := len(b.sends) - 1; i >= 0; i-- {
+			last := b.sends[i]
+			if last.GetTo() != m.GetTo() {
+				continue
+			}
+			if last.GetType() == pb.MsgApp && last.GetTerm() == m.GetTerm() && last.GetIndex()+uint64(len(last.GetEntries())) == m.GetIndex() && b.sizes[i]+size <= holdBytesMax {
+				// A new array the first time: raft's slices have no room behind them.
+				last.Entries = append(last.Entries, m.GetEntries()...)
+				last.Commit = new(max(last.GetCommit(), m.GetCommit()))
+				b.sizes[i] += size
+				return
+			}
+			break
+		}
+	}
+	b.sends, b.sizes = append(b.sends, m), append(b.sizes, size)
+}
+
+// awaits notes what an entry that this leader appends means for others. Nobody
+// waits for one that holds nothing but answered requests, unless it has handed a
+// job to a waiter, who gets it when the entry commits.
+func (c *core) awaits(a *fsm.Applied, answered bool) {
+	b := &c.outbox
+	waiters := c.machine.Totals().Waiters
+	if !answered || waiters < b.waiters {
+		b.awaited = a.Position.Index
+	}
+	b.waiters = waiters
+}
+
+// mayHold tells whether nobody waits for what is in the outbox. What someone
+// waited for counts until it is confirmed and the peers have been told: its origin
+// may be one of them.
+func (c *core) mayHold() bool {
+	b := &c.outbox
+	return c.spec.on && c.role == raft.StateLeader && !b.urgent && b.awaited <= b.told && b.bytes < holdBytesMax &&
+		len(c.reads.list) == 0 && !c.leaving && !c.muted && c.fail == nil
+}
+
+// release moves the outbox to the outputs, or says when it will be.
+func (c *core) release() {
+	b, o := &c.outbox, &c.out
+	if len(b.sends)+len(b.appends) > 0 && c.mayHold() {
+		if b.since == 0 {
+			b.since = c.now.boot
+		}
+		if c.now.boot-b.since < holdNs {
+			o.wakeAt = b.since + holdNs
+			return
+		}
+	}
+	o.sends, b.sends = b.sends, o.sends
+	o.appends, b.appends = b.appends, o.appends
+	b.sizes, b.bytes, b.urgent, b.since, b.told = b.sizes[:0], 0, false, 0, c.confirmed.Index
+}
+
+// flushOut moves the outbox to the outputs, and nothing else: the replica ends.
+func (c *core) flushOut() *outputs {
+	c.out = outputs{sends: c.outbox.sends, appends: c.outbox.appends}
+	c.outbox = outbox{}
+	return &c.out
+}
