@@ -209,11 +209,12 @@ func (m *model) clone() *model {
 	return &c
 }
 
-// back goes back to a clone; what the op at hand read stays read.
+// back goes back to a clone; what the op at hand read stays read, and what the
+// entry swept stays counted.
 func (m *model) back(before *model) {
-	depends := m.depends
+	depends, sweeps := m.depends, m.sweeps
 	*m = *before
-	m.depends = depends
+	m.depends, m.sweeps = depends, sweeps
 }
 
 func (m *model) sorted(node uint64) (list []*mWaiter) {

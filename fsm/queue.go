@@ -28,6 +28,8 @@ type queue struct {
 	// doomed: deleted; out of the names, its jobs are invisible and are reaped
 	// by later entries. It has no waiters.
 	doomed bool
+	// forces: the timer of its pause lies in Machine.forcing, not in passive.
+	forces bool
 	// idleMs is when the queue became empty and without waiters; it means
 	// nothing while the queue is not. timerMs is when its idle timer fires, 0 =
 	// none. The timer is not moved when the queue is used: when it fires early
@@ -40,8 +42,6 @@ type queue struct {
 	// other than by time, or made the queue. It is not part of the state: after a
 	// restore all that is committed.
 	freed uint64
-	// forces: the timer of its pause lies in Machine.forcing, not in passive.
-	forces bool
 
 	settings  *settings // nil when it was told nothing
 	deadBytes int64     // of its dead jobs, part of bytes

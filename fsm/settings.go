@@ -146,7 +146,7 @@ func (c *QueueConfig) backoff(k Key, n uint32) int64 {
 	// A fifth more than this is max.
 	highest := max(c.BackoffMaxMs-c.BackoffMaxMs/6, c.BackoffMinMs)
 	ms := c.BackoffMinMs
-	for ; n > 1 && ms < highest; n-- {
+	for i := uint32(1); i < n && ms < highest; i++ {
 		ms *= 2
 	}
 	ms = min(ms, highest)
