@@ -85,6 +85,7 @@ type Applied struct {
 	Ended    []Key       // of Self.Watched: jobs that are acked, deleted, expired or dead since
 	Grown    []string    // of Self.Topics: topics that got messages
 	Members  []Member    // the member table, when the entry has changed it; read-only
+	Gone     uint64      // a removed member that nobody needs any more
 }
 
 // SessionInfo is what the machine knows of a node's current epoch.

@@ -26,11 +26,12 @@ const (
 	MemberPromote MemberVerb = 2 // the learner Member.ID becomes a voter
 	MemberRemove  MemberVerb = 3 // Member.ID, for ever: ids are used once
 	MemberClaim   MemberVerb = 4 // the node that drew Member.Join is the one that Member.ID was added for
+	MemberGone    MemberVerb = 5 // a majority of those who are left knows durably that Member.ID was removed: nobody needs it any more
 )
 
 // MemberChange changes one line of the member table. Only in batches of origin
-// 0. All but a claim travel in raft's entry for the change of its own
-// configuration; a change that the machine refuses, raft does not make either.
+// 0. MemberAdd, MemberPromote and MemberRemove travel in raft's entry for the change
+// of its own configuration; one that the machine refuses, raft does not make either.
 type MemberChange struct {
 	Verb   MemberVerb
 	Member Member // MemberAdd: all of it; else ID, and Join of a claim
@@ -83,13 +84,14 @@ func (op *MemberChange) appendFields(b []byte) []byte {
 
 func (op *MemberChange) decode(f *fields) (newer bool) {
 	op.Verb = MemberVerb(f.u8())
-	return op.Member.decode(f) || op.Verb > MemberClaim
+	return op.Member.decode(f) || op.Verb > MemberGone
 }
 
 // removedMember is what is kept of a member that was removed. Its id is kept for
 // ever; its epochs, for fate, while it is one of the last removedFates.
 type removedMember struct {
 	id     uint64
+	gone   bool        // see MemberGone
 	epochs []pastEpoch // oldest first; never changed, replaced
 }
 
@@ -117,12 +119,13 @@ func (m *Machine) Removed(id uint64) bool {
 	return slices.ContainsFunc(m.removed, func(e removedMember) bool { return e.id == id })
 }
 
-// RemovedMembers returns the ids of all removed members, in the order in which
-// they went.
-func (m *Machine) RemovedMembers() []uint64 {
-	ids := make([]uint64, len(m.removed))
-	for i := range m.removed {
-		ids[i] = m.removed[i].id
+// RemovedMembers returns the ids of removed members, in the order in which they
+// went: those that are gone (MemberGone), or those that are not yet.
+func (m *Machine) RemovedMembers(gone bool) (ids []uint64) {
+	for _, r := range m.removed {
+		if r.gone == gone {
+			ids = append(ids, r.id)
+		}
 	}
 	return ids
 }
@@ -136,6 +139,9 @@ func (m *Machine) setMembers(table []Member) {
 
 // changeMember applies one change of the table. A refused one changes nothing.
 func (m *Machine) changeMember(op *MemberChange) Code {
+	if op.Verb == MemberGone {
+		return m.memberGone(op.Member.ID)
+	}
 	i := slices.IndexFunc(m.members, func(e Member) bool { return e.ID == op.Member.ID })
 	if op.Verb != MemberAdd && i < 0 {
 		return CodeMemberNotFound
@@ -199,6 +205,17 @@ func (m *Machine) removeMember(i int) Code {
 	}
 	m.removed = removed
 	m.setMembers(slices.Delete(slices.Clone(m.members), i, i+1))
+	return CodeOK
+}
+
+func (m *Machine) memberGone(id uint64) Code {
+	i := slices.IndexFunc(m.removed, func(r removedMember) bool { return r.id == id })
+	if i < 0 {
+		return CodeMemberNotFound
+	}
+	m.removed = slices.Clone(m.removed)
+	m.removed[i].gone = true
+	m.run.applied.Gone = id
 	return CodeOK
 }
 

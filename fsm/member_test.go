@@ -62,11 +62,14 @@ func TestMemberLife(t *testing.T) {
 		if last, ok := m.Fate(id, 1<<32|99); !ok || last != 1 || !m.EpochUsed(1<<32|99) {
 			t.Errorf("%s: fate %d, %v", what, last, ok)
 		}
-		if !slices.Equal(m.RemovedMembers(), []uint64{id}) || !slices.Equal(m.Members(), first) {
-			t.Errorf("%s: %v, %+v", what, m.RemovedMembers(), m.Members())
+		if !slices.Equal(m.RemovedMembers(false), []uint64{id}) || len(m.RemovedMembers(true)) != 0 || !slices.Equal(m.Members(), first) {
+			t.Errorf("%s: %v, %+v", what, m.RemovedMembers(false), m.Members())
 		}
 	}
 
+	if a := r.member(t, MemberGone, Member{ID: id}); a.Gone != id || a.Members != nil || !r.m.Removed(id) || !slices.Equal(r.m.RemovedMembers(true), []uint64{id}) {
+		t.Fatalf("gone: %+v", a)
+	}
 	if a := r.member(t, MemberAdd, e); a.Members != nil || !r.m.Removed(id) {
 		t.Fatal("an id was taken a second time")
 	}
@@ -94,6 +97,7 @@ func TestMemberRefusals(t *testing.T) {
 		"a voter from birth":   {MemberAdd, Member{ID: 3, Name: "c"}},
 		"nobody":               {MemberAdd, Member{Name: "c", Learner: true}},
 		"no name":              {MemberAdd, Member{ID: 3, Learner: true}},
+		"a member's memory":    {MemberGone, Member{ID: 1}},
 		"the last voter":       {MemberRemove, Member{ID: 1}},
 		"a stranger's end":     {MemberRemove, Member{ID: 3}},
 		"a stranger's rise":    {MemberPromote, Member{ID: 3}},
@@ -102,7 +106,7 @@ func TestMemberRefusals(t *testing.T) {
 		m := New(members)
 		before := m.Hash()
 		a, err := m.Apply(2, 1, EncodeBatch(BatchHeader{}, &op), Self{})
-		if err != nil || a.Members != nil || !slices.Equal(m.Members(), members) || len(m.RemovedMembers()) != 0 {
+		if err != nil || a.Members != nil || !slices.Equal(m.Members(), members) || len(m.RemovedMembers(false)) != 0 {
 			t.Errorf("%s: %+v, %v", what, a, err)
 		}
 		if err := m.Check(); err != nil || m.Hash() == before {
@@ -134,7 +138,7 @@ func TestRemovedMembersAreBounded(t *testing.T) {
 		}
 		r.member(t, MemberRemove, Member{ID: id})
 	}
-	if n := len(r.m.RemovedMembers()); n != 100 {
+	if n := len(r.m.RemovedMembers(false)); n != 100 {
 		t.Errorf("%d ids are kept", n)
 	}
 	for i := range uint64(100) {

@@ -6,6 +6,7 @@ import "slices"
 // last batches.
 type mRemoved struct {
 	id   uint64
+	gone bool
 	past []pastEpoch
 }
 
@@ -44,6 +45,14 @@ func (m *model) memberChange(op *MemberChange) Code {
 			return 1
 		})
 		return m.table(table)
+	case op.Verb == MemberGone:
+		for i := range m.removed {
+			if m.removed[i].id == op.Member.ID {
+				m.removed[i].gone, m.applied.Gone = true, op.Member.ID
+				return CodeOK
+			}
+		}
+		return CodeMemberNotFound
 	case at < 0:
 		return CodeMemberNotFound
 	case op.Verb == MemberPromote:

@@ -166,11 +166,15 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	compare(t, "members", w.m.Members(), w.model.members)
-	var removed []uint64
-	for _, r := range w.model.removed {
-		removed = append(removed, r.id)
+	for _, gone := range []bool{false, true} {
+		var removed []uint64
+		for _, r := range w.model.removed {
+			if r.gone == gone {
+				removed = append(removed, r.id)
+			}
+		}
+		compare(t, "removed members", w.m.RemovedMembers(gone), removed)
 	}
-	compare(t, "removed members", w.m.RemovedMembers(), removed)
 	for _, n := range w.nodes {
 		for counter := range n.epoch>>32 + 1 {
 			for random := range uint64(4) {
@@ -386,7 +390,7 @@ func (w *world) memberChange(t *rapid.T) *MemberChange {
 		Standby: rapid.Bool().Draw(t, "standby"),
 		Join:    rapid.Uint64Range(0, 3).Draw(t, "join"),
 	}
-	verb := rapid.SampledFrom([]MemberVerb{MemberAdd, MemberAdd, MemberAdd, MemberPromote, MemberPromote, MemberClaim, MemberRemove}).Draw(t, "verb")
+	verb := rapid.SampledFrom([]MemberVerb{MemberAdd, MemberAdd, MemberAdd, MemberPromote, MemberPromote, MemberClaim, MemberRemove, MemberGone}).Draw(t, "verb")
 	return &MemberChange{Verb: verb, Member: e}
 }
 

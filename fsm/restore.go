@@ -213,7 +213,7 @@ func (d *decoder) member(f *fields) error {
 }
 
 func (d *decoder) removed(f *fields) error {
-	r := removedMember{id: f.u64(), epochs: f.pastEpochs()}
+	r := removedMember{id: f.u64(), gone: f.upTo(1) == 1, epochs: f.pastEpochs()}
 	if d.m.version < 2 || d.m.isMember(r.id) || d.m.Removed(r.id) || len(r.epochs) > EpochsKept+1 {
 		return errState
 	}

@@ -148,6 +148,7 @@ func (m *Machine) Encode(w io.Writer) error {
 	e.open(sectionRemoved)
 	for _, r := range m.removed {
 		e.u64(r.id)
+		e.u8(bit(r.gone, 1))
 		e.pastEpochs(r.epochs)
 		e.done()
 	}
