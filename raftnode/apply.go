@@ -38,6 +38,9 @@ func (c *core) applyEntries(ents []*pb.Entry) {
 		if a.Members != nil {
 			c.setMembers(a.Members)
 		}
+		if a.Gone != 0 {
+			c.out.gone = append(c.out.gone, a.Gone)
+		}
 		c.changeCommitted(e, &a, was)
 		c.snaps.bytes += int64(len(e.GetData())) + 32
 		c.snaps.entries++
@@ -239,7 +242,7 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	c.snaps.bytes, c.snaps.entries, c.snaps.lastIndex = 0, 0, meta.GetIndex()
 	c.stats.installs++
 	c.setMembers(m.Members())
-	c.out.removed = m.RemovedMembers()
+	c.out.gone = m.RemovedMembers(true)
 	if q := &c.changes; q.under != nil && q.index != 0 && q.index <= meta.GetIndex() {
 		q.under.unknown("committed or not while this node caught up by a snapshot; look at the members")
 		q.under = nil

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/raft/v3"
@@ -107,6 +108,11 @@ func (c *core) changesTick() {
 		c.moving = nil
 		m.reply(&fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: fmt.Sprintf("%s has not taken over within %d ms; it may still", c.nameOf(m.to), m.timeout/1e6)})
 	}
+	if l := c.lead; l != nil && c.leading() && q.under == nil && len(q.queue) == 0 {
+		for _, id := range c.machine.RemovedMembers(false) {
+			q.queue = append(q.queue, &change{verb: fsm.MemberRemove, member: fsm.Member{ID: id}, deadline: 1<<63 - 1})
+		}
+	}
 	if c.leaving && c.role == raft.StateLeader && c.moving == nil && c.now.boot >= c.changes.away {
 		// It serves nobody; who leads must.
 		c.changes.away = c.now.boot + c.cfg.electionNs
@@ -176,7 +182,7 @@ func (c *core) proposeChange() {
 }
 
 func memberVerb(v fsm.MemberVerb) string {
-	return [...]string{fsm.MemberAdd: "add", fsm.MemberPromote: "promote", fsm.MemberRemove: "remove", fsm.MemberClaim: "claim"}[v]
+	return [...]string{fsm.MemberAdd: "add", fsm.MemberPromote: "promote", fsm.MemberRemove: "remove", fsm.MemberClaim: "claim", fsm.MemberGone: "gone"}[v]
 }
 
 // changeAppended learns where raft has put the change under way.
@@ -208,12 +214,20 @@ func (c *core) changeCommitted(e *pb.Entry, a *fsm.Applied, was fsm.Member) {
 	switch {
 	case e.GetIndex() != q.index || e.GetTerm() != q.term:
 		ch.refuse(fsm.CodeNoLeader, "the leader changed before the change was committed, and it is not in the log; ask again")
-	case a.Members == nil:
+	case a.Members == nil && a.Gone == 0:
 		ch.refuse(fsm.CodeInvalidRequest, "the change was refused; look at the members")
+	case q.verb == fsm.MemberRemove:
+		// Not done before a majority of the others knows it for good.
+		ch.member = was
+		if c.role == raft.StateLeader {
+			q.queue = append([]*change{ch}, q.queue...)
+		} else if ch.reply != nil {
+			ch.reply(Changed{}, &fsm.Error{Code: fsm.CodeNoLeader, Unknown: true, Detail: "removed; but the leader changed before all knew it: ask again, by the id"})
+		}
 	default:
 		member, ok := c.member(q.id)
 		if !ok {
-			member = was
+			member = ch.member
 		}
 		ch.done(Changed{Member: member, Index: e.GetIndex(), Members: c.members})
 	}
@@ -246,7 +260,7 @@ func (c *core) vet(ch *change) verdict {
 	m, ok := c.named(ch.member)
 	if !ok {
 		if ch.verb == fsm.MemberRemove && ch.member.ID != 0 && c.machine.Removed(ch.member.ID) {
-			return verdict{member: ch.member}
+			return c.vetGone(ch.member)
 		}
 		if ch.reply == nil {
 			return verdict{}
@@ -335,11 +349,25 @@ func (c *core) newID() uint64 {
 	}
 }
 
-// answers tells whether a member has been heard of since a moment. What was heard
-// before says nothing: it may have died since.
+// answers tells whether a member surely lived after a moment: it answered a
+// question that was asked later. A message that came later may be an old one.
 func (c *core) answers(id uint64, since int64) bool {
 	p := c.peers[id]
-	return id == c.cfg.id || p != nil && p.heard > since
+	if id == c.cfg.id || p != nil && p.lived > since {
+		return true
+	}
+	c.out.ask = true
+	return false
+}
+
+// vetGone tells the others that a removed member is not needed any more. That is
+// so once this entry is committed: it was proposed by a leader that had applied
+// the removal, so that whoever has it has the removal's commit on its disk as well.
+func (c *core) vetGone(m fsm.Member) verdict {
+	if slices.Contains(c.machine.RemovedMembers(false), m.ID) {
+		return verdict{op: &fsm.MemberChange{Verb: fsm.MemberGone, Member: fsm.Member{ID: m.ID}}, member: m}
+	}
+	return verdict{member: m}
 }
 
 // vetRemove tells whether a member may go: those who are left must be able to

@@ -69,6 +69,7 @@ type core struct {
 	noLead         int64  // since when (boot ns) no leader is known
 	tickAt         int64  // boot ns of the last tick
 	leaving        bool
+	expelled       bool // removed, see expel
 
 	lastAppended uint64 // highest index handed to the log writer
 	commit       uint64 // raft's commit index, as of the last Ready
@@ -94,9 +95,6 @@ type core struct {
 func newCore(cfg coreConfig) (*core, error) {
 	c := &core{cfg: cfg, log: cfg.log, now: cfg.now, machine: cfg.machine, conf: cfg.conf,
 		confirmed: cfg.machine.Position(), tickAt: cfg.now.boot, noLead: cfg.now.boot, peers: map[uint64]*peerState{}}
-	if cfg.machine.Removed(cfg.id) {
-		return nil, ErrRemoved
-	}
 	if err := checkConf(cfg.conf, cfg.machine.Members()); err != nil {
 		return nil, fmt.Errorf("snapshot %d: %w", c.confirmed.Index, err)
 	}
@@ -112,7 +110,7 @@ func newCore(cfg coreConfig) (*core, error) {
 		AsyncStorageWrites:        true,
 		PreVote:                   true,
 		CheckQuorum:               true,
-		StepDownOnRemoval:         true,
+		StepDownOnRemoval:         false, // it hands over instead, see expel
 		DisableProposalForwarding: true,
 		ReadOnlyOption:            raft.ReadOnlySafe,
 		MaxSizePerMsg:             1 << 20,
@@ -202,7 +200,7 @@ func (c *core) handle(e any) {
 	case snapshotSaved:
 		c.onSnapshotSaved(e)
 	case peerStatus:
-		c.onPeerStatus(e.status)
+		c.onPeerStatus(e)
 	case statusAsked:
 		e.reply(c.ownStatus(e.from))
 	case viewAsked:
@@ -218,7 +216,7 @@ func (c *core) handle(e any) {
 	case leaveAsked:
 		c.leave()
 	case stayAsked:
-		c.leaving = false
+		c.leaving = c.expelled
 	case failed:
 		c.halt(e.err)
 	default:
@@ -246,6 +244,9 @@ func (c *core) receive(e received) {
 		// A leader names no more than this node has confirmed to it.
 		c.halt(fmt.Errorf("this data directory is old or a copy: this node has confirmed entry %d, and its log ends at %d; remove the copy, or let the node join as a new member", e.m.GetCommit(), c.lastAppended))
 		return
+	}
+	if c.expelled && e.m.GetType() == pb.MsgReadIndex {
+		return // raft would answer for a leader that is no member without asking anybody
 	}
 	if e.machine != nil {
 		c.snaps.arrived(e.m, e.machine)

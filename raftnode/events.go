@@ -48,8 +48,11 @@ type (
 		bytes int64
 		err   error
 	}
-	// peerStatus is what a peer said of itself.
-	peerStatus struct{ status status }
+	// peerStatus is what a peer said of itself when it was asked at boot ns asked.
+	peerStatus struct {
+		status status
+		asked  int64
+	}
 	// statusAsked wants the node's own status, for a peer.
 	statusAsked struct {
 		from  uint64
@@ -106,6 +109,6 @@ type outputs struct {
 	dropped   []uint64     // received snapshots that raft ignored: their files are free
 	ask       bool         // ask all peers for their status now
 	members   []fsm.Member // the committed table, when it has changed
-	removed   []uint64     // who has gone from it for good
+	gone      []uint64     // removed members that nobody needs any more
 	wakeAt    int64        // boot ns: step then, something is kept back; 0 = nothing is
 }

@@ -38,6 +38,7 @@ type undoNext struct {
 type peerState struct {
 	heard       int64 // boot ns of its last raft message
 	heardStatus int64 // boot ns
+	lived       int64 // boot ns at which it surely lived: the last question for its status that it answered was asked then
 	status      status
 	wallOffset  int64 // its wall clock minus our boot clock, ms
 }
@@ -69,6 +70,11 @@ func (c *core) leading() bool {
 		return true
 	}
 	if c.machine.Position().Term != l.term || !c.settleClock() {
+		return false
+	}
+	if _, member := c.machine.Member(c.cfg.id); !member {
+		// Elected with the entry that removes it in its log: nothing may come after
+		// what the others have, or they could not be elected.
 		return false
 	}
 	l.ready = true

@@ -127,7 +127,6 @@ func (c *core) setMembers(table []fsm.Member) {
 	for _, was := range c.members {
 		if !slices.ContainsFunc(table, func(m fsm.Member) bool { return m.ID == was.ID }) {
 			delete(c.peers, was.ID)
-			c.out.removed = append(c.out.removed, was.ID)
 		}
 	}
 	c.members, c.out.members = table, table
@@ -144,7 +143,30 @@ func (c *core) setMembers(table []fsm.Member) {
 	c.uncommittedMax = uint64(max(len(table), 1) * inflightMax * batchWindow)
 	// A node that has just joined may still have to learn that it has.
 	if !self && c.machine.Removed(c.cfg.id) {
-		c.halt(ErrRemoved)
+		c.expel()
+	}
+}
+
+// expel ends this node's service: it was removed. It goes on to vote, and to lead
+// if it does, until a peer says that nobody needs it any more (MemberGone). The
+// others act on the removal only once they know that it is committed; one that
+// crashed before it knew needs this node's vote by the old table. A leader of two
+// that ended with its own removal would leave the other one without a majority, for
+// ever, if the message with the commit got lost.
+func (c *core) expel() {
+	if c.expelled {
+		return
+	}
+	c.expelled = true
+	c.log.Warn("this node was removed from the cluster: it serves nobody any more, and ends as soon as the others do not need it")
+	c.leave()
+	for len(c.origin.inflight) > 0 {
+		for _, r := range c.origin.inflight[0].reqs {
+			if r != nil && r.state == reqPacked {
+				c.unknown(r, "this node was removed from the cluster before it knew the result")
+			}
+		}
+		c.popInflight()
 	}
 }
 

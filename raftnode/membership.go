@@ -28,8 +28,9 @@ func (n *Node) AddMember(m NewMember, timeout time.Duration) (Changed, error) {
 		replace: m.Replace, level: m.FeatureLevel}, timeout)
 }
 
-// RemoveMember removes a member, by its id or, where that is 0, by its name.
-// When it is this node, leadership moves first, and CodeNoLeader says that the
+// RemoveMember removes a member, by its id or, where that is 0, by its name. It
+// returns when nobody needs the removed node any more: its machine may go. Asked
+// again by the id, it goes on where it was cut short. When it is this node, leadership moves first, and CodeNoLeader says that the
 // next leader is to be asked.
 func (n *Node) RemoveMember(id uint64, name string, timeout time.Duration) (Changed, error) {
 	return n.change(&change{verb: fsm.MemberRemove, member: fsm.Member{ID: id, Name: name}}, timeout)
@@ -107,13 +108,13 @@ func (n *Node) await(ctx context.Context, ok func(*view) bool) error {
 	return nil
 }
 
-// setRemoved adds ids that are refused for good.
-func (n *Node) setRemoved(ids []uint64) {
-	all := maps.Clone(*n.removed.Load())
+// setGone adds ids that are refused for good.
+func (n *Node) setGone(ids []uint64) {
+	all := maps.Clone(*n.gone.Load())
 	for _, id := range ids {
 		all[id] = true
 	}
-	n.removed.Store(&all)
+	n.gone.Store(&all)
 }
 
-func (n *Node) isRemoved(id uint64) bool { return (*n.removed.Load())[id] }
+func (n *Node) isGone(id uint64) bool { return (*n.gone.Load())[id] }

@@ -37,7 +37,7 @@ type Node struct {
 	dir     *dataDir
 	view    atomic.Pointer[view]
 	held    heldFiles
-	removed atomic.Pointer[map[uint64]bool] // all ids that were members once; a map is never changed
+	gone    atomic.Pointer[map[uint64]bool] // removed members that nobody needs any more; a map is never changed
 	newest  atomic.Uint64                   // index of the newest snapshot file that has a marker
 
 	// turn is held by the goroutine that runs the core: that of run, or one of a
@@ -102,8 +102,8 @@ func Open(cfg Config) (*Node, error) {
 	n.later = time.NewTimer(time.Hour)
 	n.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	n.view.Store(&view{})
-	n.removed.Store(&map[uint64]bool{})
-	n.setRemoved(b.core.machine.RemovedMembers())
+	n.gone.Store(&map[uint64]bool{})
+	n.setGone(b.core.machine.RemovedMembers(true))
 	if n.core, err = newCore(b.core); err != nil {
 		b.close()
 		return nil, err
@@ -141,8 +141,8 @@ func (n *Node) perform(out *outputs) {
 		// Before the messages: some may be the first to a new member.
 		n.peers.setMembers(out.members)
 	}
-	if len(out.removed) > 0 {
-		n.setRemoved(out.removed)
+	if len(out.gone) > 0 {
+		n.setGone(out.gone)
 	}
 	if len(out.sends) > 0 {
 		n.peers.send(out.sends)

@@ -149,7 +149,7 @@ func (c *core) unknown(r *request, why string) {
 // leader to send it to.
 func (c *core) pack() {
 	o := &c.origin
-	if c.leader == 0 {
+	if c.leader == 0 || c.expelled {
 		return
 	}
 	if !o.registered {

@@ -57,7 +57,8 @@ func (c *simClient) next() {
 	r := w.clientRand
 	n := c.home
 	if !c.drain && r.IntN(10) == 0 {
-		n = w.nodes[r.IntN(len(w.nodes))]
+		all := w.live()
+		n = all[r.IntN(len(all))]
 	}
 	if w.opt.fast > 0 && !c.drain && (r.IntN(3) == 0 || w.opt.eager) {
 		// Fast answers are the leader's.
@@ -69,7 +70,8 @@ func (c *simClient) next() {
 	}
 	if !n.up {
 		if r.IntN(3) == 0 {
-			c.home = w.nodes[r.IntN(len(w.nodes))]
+			all := w.live()
+			c.home = all[r.IntN(len(all))]
 		}
 		c.soon()
 		return

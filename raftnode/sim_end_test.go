@@ -62,7 +62,8 @@ func (c *checker) final() {
 	}
 	c.finalPromises()
 	hash := ref.Hash()
-	for _, n := range w.nodes {
+	c.finalMembers()
+	for _, n := range w.live() {
 		if err := n.core.machine.Check(); err != nil {
 			w.failf("%s: %v", n.name, err)
 		}

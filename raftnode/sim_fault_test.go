@@ -48,7 +48,7 @@ func (w *world) startNemesis() {
 
 // leader is the node that leads the highest term, or any.
 func (w *world) leader() *simNode {
-	best := w.nodes[w.faultRand.IntN(len(w.nodes))]
+	best := w.anyNode()
 	term := uint64(0)
 	for _, n := range w.nodes {
 		if n.up && n.core.role == raft.StateLeader && n.core.term > term {
@@ -66,16 +66,17 @@ func (w *world) fault(k faultKind) {
 	}
 	w.note('f', uint64(k))
 	w.log.Sugar().Infof("fault: %v for %s", k, ms(lasts))
-	any := w.nodes[r.IntN(len(w.nodes))]
+	any := w.anyNode()
 	switch k {
 	case faultKill:
 		w.killFor(any, lasts, false)
 	case faultKillLeader:
 		w.killFor(w.leader(), lasts, false)
 	case faultKillMost, faultKillAll:
-		for i, p := range r.Perm(len(w.nodes)) {
-			if k == faultKillAll || i <= len(w.nodes)/2 {
-				w.killFor(w.nodes[p], lasts+between(r, 0, 300e6), false)
+		all := w.live()
+		for i, p := range r.Perm(len(all)) {
+			if k == faultKillAll || i <= len(all)/2 {
+				w.killFor(all[p], lasts+between(r, 0, 300e6), false)
 			}
 		}
 	case faultQuick:
@@ -180,11 +181,14 @@ func (w *world) killFor(n *simNode, ns int64, reboot bool) {
 // machine reboots only when each other one knows when it wrote its last stamped
 // entry.
 func (w *world) mayReboot(n *simNode) bool {
-	if len(w.nodes) < 3 {
+	voters := w.voters()
+	if len(voters) < 3 || w.changing.removing > 0 {
 		return false
 	}
-	for _, o := range w.nodes {
+	for _, o := range voters {
 		switch {
+		case o.gone:
+			return false
 		case o == n:
 		case o.up && o.core.clock.base.lost:
 			return false
@@ -269,7 +273,7 @@ func (w *world) settle() {
 	w.net.heal()
 	w.net.calm()
 	w.note('h')
-	for _, n := range w.nodes {
+	for _, n := range w.live() {
 		n.disk.stalled, n.paused = 0, 0
 		if !n.up {
 			n.start()
@@ -289,13 +293,13 @@ func (w *world) settle() {
 		return t.Delayed+t.Leased == 0
 	})
 	w.phase = "drain"
-	for i, n := range w.nodes {
+	for i, n := range w.live() {
 		c := &simClient{w: w, id: 1000 + i, home: n, drain: true}
 		w.clients = append(w.clients, c)
 		c.soon()
 	}
 	w.heal(90e9, "the queues are drained", func() bool {
-		for _, n := range w.nodes {
+		for _, n := range w.live() {
 			// Entries of before the heal commit with the first leader after it, and
 			// a fast answer's batch may still be on its way.
 			if !n.up || !n.core.origin.registered || len(n.core.origin.inflight) > 0 {
@@ -307,7 +311,7 @@ func (w *world) settle() {
 	})
 	w.phase = "end"
 	w.heal(30e9, "all nodes come to rest at the same entry", func() bool {
-		for _, n := range w.nodes {
+		for _, n := range w.live() {
 			if !n.up || n.at != w.check.last() || n.core.lastAppended != n.at || len(n.core.appends) > 0 || len(n.core.origin.inflight) > 0 {
 				return false
 			}
@@ -322,7 +326,11 @@ func (w *world) heal(ns int64, what string, done func() bool) {
 		return
 	}
 	state := ""
-	for _, n := range w.nodes {
+	for _, n := range w.live() {
+		if !n.up {
+			state += "\n  " + n.name + " is down"
+			continue
+		}
 		c := n.core
 		state += "\n  " + n.describe()
 		for _, r := range c.origin.waiting {

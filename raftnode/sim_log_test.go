@@ -14,7 +14,8 @@ import (
 // machines.
 type logEntry struct {
 	term     uint64
-	data     []byte
+	raw      []byte // the entry's data
+	data     []byte // the batch
 	chain    uint64
 	pos      fsm.Position
 	stamped  int64 // true time of its first append; 0 = not seen
@@ -30,8 +31,9 @@ type logEntry struct {
 // which judges what the machines did.
 type logChecker struct {
 	w       *world
-	refs    []*fsm.Machine // by node
-	entries []logEntry     // by index - 2
+	refs    []*fsm.Machine // one for each of origins
+	origins []uint64
+	entries []logEntry // by index - 2
 	stamps  map[[2]uint64]int64
 	queues  []string
 
@@ -118,8 +120,9 @@ type modelWaiter struct {
 func newLogChecker(w *world) logChecker {
 	l := logChecker{w: w, stamps: map[[2]uint64]int64{}, sessions: map[uint64]*modelSession{}, jobs: map[fsm.Key]*modelJob{},
 		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}}
-	for range w.members {
+	for _, m := range w.members {
 		l.refs = append(l.refs, fsm.New(w.members))
+		l.origins = append(l.origins, m.ID)
 	}
 	for i := range w.opt.queues {
 		l.queues = append(l.queues, simQueue(i))
@@ -152,8 +155,8 @@ func (l *logChecker) applied(n *simNode, e *pb.Entry) {
 	i := e.GetIndex()
 	if i <= l.last() {
 		was := l.at(i)
-		if was.term != e.GetTerm() || !bytes.Equal(was.data, e.GetData()) {
-			l.w.failf("%s applied another entry %d than others: term %d, %d bytes; theirs is of term %d, %d bytes", n.name, i, e.GetTerm(), len(e.GetData()), was.term, len(was.data))
+		if was.term != e.GetTerm() || !bytes.Equal(was.raw, e.GetData()) {
+			l.w.failf("%s applied another entry %d than others: term %d, %d bytes; theirs is of term %d, %d bytes", n.name, i, e.GetTerm(), len(e.GetData()), was.term, len(was.raw))
 		}
 		return
 	}
@@ -166,13 +169,16 @@ func (l *logChecker) applied(n *simNode, e *pb.Entry) {
 func (l *logChecker) replay(e *pb.Entry) {
 	w := l.w
 	i := e.GetIndex()
-	l.entries = append(l.entries, logEntry{term: e.GetTerm(), data: e.GetData(), stamped: l.stamps[[2]uint64{i, e.GetTerm()}], handouts: map[uint64][]fsm.Handout{}})
+	data, err := batchOf(e)
+	if err != nil {
+		w.failf("entry %d: %v", i, err)
+	}
+	l.entries = append(l.entries, logEntry{term: e.GetTerm(), raw: e.GetData(), data: data, stamped: l.stamps[[2]uint64{i, e.GetTerm()}], handouts: map[uint64][]fsm.Handout{}})
 	le := l.at(i)
 	var h fsm.BatchHeader
 	var ops []fsm.Op
-	if len(e.GetData()) > 0 {
-		var err error
-		if h, ops, err = fsm.DecodeOps(e.GetData()); err != nil {
+	if len(data) > 0 {
+		if h, ops, err = fsm.DecodeOps(data); err != nil {
 			w.failf("entry %d: %v", i, err)
 		}
 	}
@@ -180,14 +186,14 @@ func (l *logChecker) replay(e *pb.Entry) {
 	le.origin = h.Origin
 	effect := false
 	for k, ref := range l.refs {
-		id := w.members[k].ID
+		id := l.origins[k]
 		self := fsm.Self{Origin: id, Epoch: h.Epoch}
 		if h.Origin != id || h.Number == 0 {
 			// A node start may hand jobs to waiters of the epoch that it ends.
 			s, _ := ref.Session(id)
 			self.Epoch = s.Epoch
 		}
-		a, err := ref.Apply(i, e.GetTerm(), e.GetData(), self)
+		a, err := ref.Apply(i, e.GetTerm(), data, self)
 		if err != nil {
 			w.failf("entry %d: %v", i, err)
 		}
@@ -208,7 +214,7 @@ func (l *logChecker) replay(e *pb.Entry) {
 	for q, name := range l.queues {
 		le.counts[q], _ = l.refs[0].Queue(name)
 	}
-	if len(e.GetData()) > 0 {
+	if len(data) > 0 {
 		l.checkTime(i, le, h, before)
 		l.judge(i, le, h, ops, effect)
 	}
@@ -303,9 +309,9 @@ func (l *logChecker) judge(i uint64, le *logEntry, h fsm.BatchHeader, ops []fsm.
 			}
 		}
 	}
-	for _, m := range w.members {
-		for _, ho := range le.handouts[m.ID] {
-			granted = l.handedOut(i, le, m.ID, ho, granted)
+	for _, id := range l.origins {
+		for _, ho := range le.handouts[id] {
+			granted = l.handedOut(i, le, id, ho, granted)
 		}
 	}
 	l.waiters = slices.DeleteFunc(l.waiters, func(v *modelWaiter) bool { return v.gone })
@@ -359,6 +365,8 @@ func (l *logChecker) settling(i uint64, le *logEntry, h fsm.BatchHeader, op fsm.
 	case *fsm.NodeBack:
 		s := l.sessions[h.Origin]
 		s.away, s.awayTouched = false, i
+	case *fsm.MemberChange:
+		l.memberChanged(op)
 	case *fsm.Withdraw:
 		l.leave(func(v *modelWaiter) bool { return v.origin == h.Origin && slices.Contains(op.Requests, v.request) })
 	case *fsm.Enqueue:
@@ -650,9 +658,9 @@ func (l *logChecker) checkWaiters(i uint64, le *logEntry) {
 			}
 		}
 	}
-	for _, m := range l.w.members {
-		if s, ok := l.refs[0].Session(m.ID); ok && s.Waiters != n[m.ID] {
-			l.w.failf("entry %d: node %x has %d waiters, the model %d", i, m.ID, s.Waiters, n[m.ID])
+	for _, id := range l.origins {
+		if s, ok := l.refs[0].Session(id); ok && s.Waiters != n[id] {
+			l.w.failf("entry %d: node %x has %d waiters, the model %d", i, id, s.Waiters, n[id])
 		}
 	}
 }

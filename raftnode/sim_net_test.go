@@ -18,9 +18,9 @@ type network struct {
 
 func newNetwork(w *world) network {
 	n := network{w: w}
-	for range w.nodes {
-		n.cut = append(n.cut, make([]bool, len(w.nodes)))
-		n.last = append(n.last, make([]int64, len(w.nodes)))
+	for range simNodesMax {
+		n.cut = append(n.cut, make([]bool, simNodesMax))
+		n.last = append(n.last, make([]int64, simNodesMax))
 	}
 	return n
 }
@@ -64,8 +64,11 @@ func (t *network) carry(from, to *simNode, ordered bool, extra int64, do func())
 func (t *network) send(from *simNode, m *pb.Message) {
 	w := t.w
 	to := w.byID[m.GetTo()]
-	if to == nil || to == from {
+	if to == from {
 		w.failf("%s sends %v to %x", from.name, m.GetType(), m.GetTo())
+	}
+	if to == nil || from.polls[m.GetTo()] == nil && !from.met[m.GetTo()] {
+		return // it has not come yet; or the sender does not know its address
 	}
 	if (t.cut[from.i][to.i] || !to.up) && w.netRand.IntN(4) == 0 {
 		from.post(unreachable{m.GetTo()})
@@ -79,7 +82,12 @@ func (t *network) send(from *simNode, m *pb.Message) {
 	if w.netRand.Float64() < w.opt.drop || t.hold != nil && t.hold(from, to, m) {
 		return
 	}
-	deliver := func() { to.receive(m) }
+	deliver := func() {
+		if !to.refuses(from) {
+			to.met[from.id] = true // as rafthttp learns the address of who sends
+			to.receive(m)
+		}
+	}
 	late := int64(0)
 	ordered := true
 	if w.netRand.Float64() < w.opt.reorder {
@@ -112,6 +120,13 @@ func (n *simNode) receive(m *pb.Message) {
 func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 	w := t.w
 	to := w.byID[m.GetTo()]
+	if to == nil {
+		w.after(1e6, func() { from.post(snapshotSent{m.GetTo(), false}) })
+		return
+	}
+	if !inConf(m.GetSnapshot().GetMetadata().GetConfState(), to.id) {
+		w.failf("%s sends %s a snapshot in which it is no member", from.name, to.name)
+	}
 	index := m.GetSnapshot().GetMetadata().GetIndex()
 	data, ok := from.disk.snaps[index]
 	if !ok {
@@ -133,6 +148,9 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 		return
 	}
 	t.carry(from, to, false, between(w.netRand, 1e6, 100e6), func() {
+		if to.refuses(from) {
+			return
+		}
 		to.disk.snaps[index] = data
 		to.held.hold(index)
 		machine := decodeMachine(data)
@@ -148,6 +166,9 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 // status brings a question to a peer and its answer back.
 func (t *network) status(from, to *simNode, end func(*status)) {
 	t.carry(from, to, false, 0, func() {
+		if to.refuses(from) {
+			return
+		}
 		to.post(statusAsked{from.id, func(s status) {
 			t.carry(to, from, false, 0, func() { end(&s) })
 		}})

@@ -41,6 +41,9 @@ type simNode struct {
 	wakeAt  int64 // the core's, of the last step
 	paused  int64 // until; true ns
 	asleep  bool  // no step at all until told: for scripted tests
+	gone    bool  // removed, or its disk is lost: it never comes back
+	removed map[uint64]bool
+	met     map[uint64]bool // who has sent a message
 	taken   []*appendJob
 	queue   []*appendJob
 	busy    bool
@@ -114,13 +117,11 @@ func (n *simNode) start() {
 	n.taken, n.queue, n.group, n.busy = nil, nil, nil, false
 	n.at, n.before = machine.Position().Index, coreStats{}
 	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
-	n.polls = map[uint64]*simPoll{}
-	for _, m := range w.members {
-		if m.ID != n.id {
-			n.polls[m.ID] = &simPoll{}
-			n.poll(m.ID)
-		}
+	n.polls, n.removed, n.met = map[uint64]*simPoll{}, map[uint64]bool{}, map[uint64]bool{}
+	for _, id := range machine.RemovedMembers(true) {
+		n.removed[id] = true
 	}
+	n.follow(machine.Members())
 	w.log.Named(n.name).Info("started", zap.Uint64("marker", st.Marker.Index), zap.Int("entries", len(st.Entries)), zap.Uint64("boot", n.disk.boots))
 	n.ticker(n.life)
 }
@@ -219,11 +220,12 @@ func (n *simNode) step() {
 	w.stats.Steps++
 	out, err := n.core.step(n.now(), events)
 	w.check.stepped(n)
-	if err != nil {
-		w.failf("%s ended: %v", n.name, err)
-	}
 	w.check.held(n, out)
 	n.perform(out)
+	if err != nil {
+		n.ended(err)
+		return
+	}
 	if at := out.wakeAt; at > 0 && at != n.wakeAt {
 		w.stats.Held++
 		life := n.life
@@ -241,6 +243,12 @@ func (n *simNode) perform(out *outputs) {
 	w := n.w
 	if len(out.sends)+len(out.appends)+len(out.done)+len(out.reads) > 0 {
 		w.note('s', uint64(n.i), uint64(len(out.sends)), uint64(len(out.appends)), uint64(len(out.done)), n.core.machine.Position().Index, n.core.machine.Chain())
+	}
+	if out.members != nil {
+		n.follow(out.members)
+	}
+	for _, id := range out.gone {
+		n.removed[id] = true
 	}
 	if len(out.appends) > 0 {
 		w.check.appending(n, out.appends)
@@ -274,9 +282,9 @@ func (n *simNode) perform(out *outputs) {
 		n.held.drop(index)
 	}
 	if out.ask {
-		for _, m := range w.members {
-			if m.ID != n.id {
-				n.ask(m.ID)
+		for _, m := range n.core.members {
+			if p := n.polls[m.ID]; p != nil {
+				n.ask(m.ID, p)
 			}
 		}
 	}
@@ -332,38 +340,39 @@ type simPoll struct {
 	number      int
 }
 
-func (n *simNode) poll(to uint64) {
+func (n *simNode) poll(to uint64, p *simPoll) {
 	life := n.life
-	n.ask(to)
+	n.ask(to, p)
 	n.w.after(1e9, func() {
-		if n.life == life {
-			n.poll(to)
+		if n.life == life && n.polls[to] == p {
+			n.poll(to, p)
 		}
 	})
 }
 
-func (n *simNode) ask(to uint64) {
-	p := n.polls[to]
+func (n *simNode) ask(to uint64, p *simPoll) {
 	if p.busy {
 		p.again = true
 		return
 	}
 	p.busy = true
 	p.number++
-	number, life := p.number, n.life
+	number, life, asked := p.number, n.life, n.now().boot
 	end := func(s *status) {
 		if n.life != life || p.number != number || !p.busy {
 			return
 		}
 		p.busy = false
 		if s != nil {
-			n.post(peerStatus{*s})
+			n.post(peerStatus{*s, asked})
 		}
 		if p.again {
 			p.again = false
-			n.ask(to)
+			n.ask(to, p)
 		}
 	}
-	n.w.net.status(n, n.w.byID[to], end)
+	if peer := n.w.byID[to]; peer != nil {
+		n.w.net.status(n, peer, end)
+	}
 	n.w.after(2e9, func() { end(nil) })
 }

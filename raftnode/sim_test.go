@@ -207,6 +207,8 @@ func (s simStats) vacuous(t *testing.T) {
 		{"hand-out given back", s.GivenBack}, {"node away", s.Away}, {"hand-out to a waiter", s.Handouts}, {"hang-up", s.Hangups},
 		{"empty dequeue answered by a read", s.EmptyReads}, {"kill", s.Kills}, {"reboot", s.Reboots}, {"pause", s.Pauses},
 		{"partition", s.Partitions}, {"wall jump", s.Jumps}, {"disk stall", s.Stalls}, {"start from an older snapshot", s.OldSnapshots},
+		{"node that joined", s.Joins}, {"member removed", s.Removals}, {"leader removed", s.LeaderRemovals}, {"removed node that knows", s.Retired},
+		{"node with a lost disk", s.Wiped}, {"leadership moved as asked", s.Moves}, {"removal refused for the quorum", s.QuorumRefusals},
 		{"write under way at a crash", s.LostTails}, {"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
 	} {
 		if f.n == 0 {

@@ -25,13 +25,14 @@ type world struct {
 	seq  uint64
 	heap []simEvent
 
-	nodes   []*simNode
-	byID    map[uint64]*simNode
-	members []fsm.Member
-	net     network
-	check   *checker
-	nemesis nemesis
-	clients []*simClient
+	nodes    []*simNode
+	byID     map[uint64]*simNode
+	members  []fsm.Member
+	net      network
+	check    *checker
+	nemesis  nemesis
+	changing changing
+	clients  []*simClient
 
 	netRand, diskRand, clientRand, faultRand, idRand *rand.Rand
 
@@ -47,6 +48,7 @@ type simStats struct {
 	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads   int
 	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
 	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                  int
+	Joins, Removals, LeaderRemovals, Retired, Wiped, Moves, QuorumRefusals            int
 	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
 	VirtualMs                                                                         int64
 }
@@ -89,6 +91,7 @@ type simOptions struct {
 	burst               float64
 	faults              []faultKind
 	faultEvery          int64
+	changeEvery         int64 // of the members; 0 = never
 	delays, ttls, prios float64
 	once                float64
 	fast                float64 // of the ops that may be
@@ -164,6 +167,9 @@ func drawOptions(seed uint64, ops int) simOptions {
 		o.fast, o.thinkMax, o.waits, o.reads = 0.97, int64(2+r.IntN(20))*1e6, 0.1, o.reads/10
 		o.faults = append(o.faults, faultKillLeader, faultIsolateLeader)
 		o.faultEvery = int64(100+r.IntN(1000)) * 1e6
+	}
+	if chance(0.3) {
+		o.changeEvery = int64(200+r.IntN(2000)) * 1e6
 	}
 	return o
 }
@@ -298,6 +304,7 @@ func runWorld(t *testing.T, seed uint64, ops int, log func(*world) *zap.Logger) 
 	w.start()
 	w.startClients()
 	w.startNemesis()
+	w.startChanges()
 	w.run(600e9, func() bool { return w.check.answered >= w.opt.ops })
 	w.settle()
 	return

@@ -81,11 +81,13 @@ func (c *core) ownStatus(forPeer uint64) status {
 
 // onPeerStatus keeps what a peer says, and compares chains. A node whose state
 // differs from a majority of the voters stops; without a majority it is an alarm.
-func (c *core) onPeerStatus(s status) {
+func (c *core) onPeerStatus(e peerStatus) {
+	s := e.status
 	p := c.peers[s.ID]
 	if p == nil {
 		return
 	}
+	p.lived = max(p.lived, e.asked)
 	p.status, p.heardStatus = s, c.now.boot
 	p.wallOffset = s.WallMs - c.now.boot/1e6
 	c.checkEpoch(s.Yours)

@@ -196,7 +196,8 @@ func (t *transport) sendFile(m *pb.Message, index, to uint64) error {
 	return nil
 }
 
-// peerAsks reads who asks. A removed member is told so, which ends it.
+// peerAsks reads who asks. A removed member that nobody needs any more is told so,
+// which ends it.
 func (t *transport) peerAsks(w http.ResponseWriter, r *http.Request) (from uint64, ok bool) {
 	w.Header().Set(fieldCluster, types.ID(t.n.cluster).String())
 	if cluster := r.Header.Get(fieldCluster); cluster != "" && cluster != types.ID(t.n.cluster).String() {
@@ -204,7 +205,7 @@ func (t *transport) peerAsks(w http.ResponseWriter, r *http.Request) (from uint6
 		return 0, false
 	}
 	id, err := types.IDFromString(r.Header.Get(fieldFrom))
-	if err == nil && t.n.isRemoved(uint64(id)) {
+	if err == nil && t.n.isGone(uint64(id)) {
 		http.Error(w, "removed member", http.StatusGone)
 		return 0, false
 	}
@@ -243,7 +244,7 @@ func (t *transport) poll(id uint64, p *peerLink) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		peer := *p.peer.Load()
+		peer, asked := *p.peer.Load(), clocks().boot
 		switch s, err := fetchStatus(t.ctx, t.client, peer, t.n.id, t.n.cluster); {
 		case errors.Is(err, ErrRemoved):
 			t.n.log.Warn("a peer says that this node was removed", zap.String("peer", peer))
@@ -251,7 +252,7 @@ func (t *transport) poll(id uint64, p *peerLink) {
 		case errors.Is(err, errOtherCluster):
 			t.n.log.Error("a peer belongs to another cluster", zap.String("peer", peer))
 		case err == nil && s.ID == id:
-			t.n.box.post(peerStatus{s})
+			t.n.box.post(peerStatus{s, asked})
 		}
 		select {
 		case <-tick.C:
@@ -364,7 +365,7 @@ func (p peerRaft) load(s *pb.Snapshot) (*fsm.Machine, error) {
 }
 
 // IsIDRemoved tells rafthttp whom to refuse for good.
-func (p peerRaft) IsIDRemoved(id uint64) bool { return p.n.isRemoved(id) }
+func (p peerRaft) IsIDRemoved(id uint64) bool { return p.n.isGone(id) }
 
 // removedSender is what rafthttp tells a removed member that sends a message.
 type removedSender struct{ id uint64 }

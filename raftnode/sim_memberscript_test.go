@@ -1,0 +1,139 @@
+package raftnode
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"raftq/fsm"
+)
+
+// changed asks a node for a change and waits for its answer.
+func (s *script) changed(n *simNode, ch *change) (c Changed) {
+	s.t.Helper()
+	answered := false
+	ch.timeout = 5e9
+	ch.reply = func(got Changed, err *fsm.Error) {
+		if err != nil {
+			s.failf("%s refuses: %v", n.name, err)
+		}
+		c, answered = got, true
+	}
+	n.post(changeAsked{ch})
+	s.until(10e9, "the change", func() bool { return answered })
+	return c
+}
+
+// pair shrinks the script's three nodes to a leader and a follower.
+func (s *script) pair() (lead, other *simNode) {
+	s.t.Helper()
+	lead = s.leader()
+	gone := s.nodes[(lead.i+1)%3]
+	other = s.nodes[(lead.i+2)%3]
+	s.changed(lead, &change{verb: fsm.MemberRemove, member: fsm.Member{Name: gone.name}})
+	s.until(10e9, "the removed node has ended", func() bool { return gone.gone })
+	return lead, other
+}
+
+func (s *script) removal(n, of *simNode) {
+	n.post(changeAsked{&change{verb: fsm.MemberRemove, member: fsm.Member{ID: of.id}, timeout: 5e9, reply: func(Changed, *fsm.Error) {}}})
+}
+
+// TestRemovedFollowerStillVotes removes one of two nodes and kills the other one
+// right after the commit, before it has that on its disk. It starts with the old
+// table and needs the removed node's vote, which knows by then that it was removed.
+func TestRemovedFollowerStillVotes(t *testing.T) {
+	newScript(t, func(s *script) {
+		lead, other := s.pair()
+		job := s.enqueue(lead, "q0")
+		s.answered(job)
+		before := lead.at
+		s.removal(lead, other)
+		s.until(5e9, "the removed node knows", func() bool { return other.core.expelled })
+		lead.kill()
+		// Nobody syncs a hard state that only moves the commit index.
+		lead.disk.commit = min(lead.disk.commit, before)
+		s.pass(3e9)
+		if other.gone {
+			s.failf("the removed node has ended while nobody else could go on")
+		}
+		refused := s.strongRead(other, 1e9)
+		s.until(5e9, "an answer", func() bool { return refused.outcome != pending })
+		if refused.err() == nil || refused.err().Code != fsm.CodeLeaving {
+			s.failf("a removed node answers: %v", refused.err())
+		}
+		lead.start()
+		s.until(1e9, "the log up to the old commit", func() bool { return len(lead.core.conf.GetVoters()) == 2 })
+		s.until(10e9, "the removed node has ended", func() bool { return other.gone })
+		s.answered(s.enqueue(lead, "q0"), s.strongRead(lead, 5e9))
+	})
+}
+
+// TestRemovedLeaderHandsOver: a node is elected with the entry in its log that
+// removes it, and commits it. The message that would tell the other one of two gets
+// lost, and so do all for a while. It must not end before the other one knows, and
+// must answer no read in the meantime: the other one may lead already.
+func TestRemovedLeaderHandsOver(t *testing.T) {
+	newScript(t, func(s *script) {
+		lead, other := s.pair()
+		// The removal is in both logs and not committed: the follower's acks get lost.
+		s.net.hold = func(from, to *simNode, m *pb.Message) bool { return from == other && m.GetType() == pb.MsgAppResp }
+		s.removal(lead, other)
+		var entry uint64
+		s.until(5e9, "the removal in both logs", func() bool {
+			entry = lead.core.changes.index
+			last, _ := other.storage.LastIndex()
+			return lead.core.changes.under != nil && entry != 0 && last >= entry
+		})
+		// The one that is to go takes over.
+		old := lead.core.term
+		other.receive(&pb.Message{Type: pb.MsgTimeoutNow.Enum(), From: new(lead.id), To: new(other.id), Term: new(old)})
+		s.net.hold = func(from, to *simNode, m *pb.Message) bool {
+			acks := m.GetType() == pb.MsgAppResp && m.GetTerm() == old
+			commits := m.GetCommit() >= entry && (m.GetType() == pb.MsgApp || m.GetType() == pb.MsgHeartbeat)
+			return from == other && (acks || commits || m.GetType() == pb.MsgTimeoutNow)
+		}
+		s.until(5e9, "the removed one leads", func() bool { return other.core.role == raft.StateLeader })
+		s.until(5e9, "it knows that it was removed", func() bool { return other.core.expelled })
+		if lead.at >= entry {
+			s.failf("nothing is shown: %s", lead.describe())
+		}
+		rd := s.strongRead(lead, 30e9) // asks the removed leader for its index
+		s.pass(2e9)
+		if other.gone {
+			s.failf("the removed leader has ended while the other could not go on")
+		}
+		s.net.hold = nil
+		s.until(10e9, "the removed leader has ended", func() bool { return other.gone })
+		s.answered(rd, s.enqueue(lead, "q0"))
+	})
+}
+
+// TestChangeThatRaftRefuses: raft puts an empty entry in the place of a change
+// that it does not take. That is noticed, and the change made later.
+func TestChangeThatRaftRefuses(t *testing.T) {
+	newScript(t, func(s *script) {
+		lead := s.leader()
+		other := s.nodes[(lead.i+1)%3]
+		// A change of somebody else is under way in raft, behind the core's back.
+		ents := []*pb.Entry{confEntry(&fsm.MemberChange{Verb: fsm.MemberPromote, Member: fsm.Member{ID: other.id}},
+			lead.core.stamped(fsm.EncodeBatch(fsm.BatchHeader{Term: lead.core.lead.term}, &fsm.MemberChange{Verb: fsm.MemberPromote, Member: fsm.Member{ID: other.id}})).GetData())}
+		if err := lead.core.rn.Step(&pb.Message{Type: pb.MsgProp.Enum(), From: new(lead.id), Entries: ents}); err != nil {
+			s.failf("%v", err)
+		}
+		c := s.changed(lead, &change{verb: fsm.MemberAdd, member: fsm.Member{Name: "new", Peer: "http://new", Join: 7}})
+		if c.Member.Name != "new" || !c.Member.Learner || len(c.Members) != 4 {
+			s.failf("added: %+v", c)
+		}
+		empty := 0
+		for _, e := range s.check.entries {
+			if len(e.data) == 0 && e.term == lead.core.term {
+				empty++
+			}
+		}
+		if empty < 2 { // the first is that of the term
+			s.failf("nothing is shown: raft refused no change")
+		}
+	})
+}
