@@ -20,7 +20,11 @@
 // # Invariants
 //
 //   - Only the tree of jobs holds jobs; other indexes hold keys.
-//   - A queue never has both a ready job and a waiter, after any op.
+//   - A queue never has both a ready job and a waiter, after any op, unless it is
+//     paused out.
+//   - What indexes hold of a job changes only while the job is in none of them:
+//     between take and place.
+//   - No entry sweeps more than SweepMax jobs, whatever its ops ask for.
 //   - After an entry every timer is later than the machine's time.
 //   - A grant number of a job is used once. A receipt acts only on the hand-out
 //     that it proves.
