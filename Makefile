@@ -42,7 +42,7 @@ fmt: ## format the sources
 fuzz: ## every fuzz target for FUZZ_TIME
 	@set -e; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | while IFS=: read -r file name; do \
 		echo "== $$(dirname $$file) $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) "$$(dirname $$file)"; \
+		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 20x "$$(dirname $$file)"; \
 	done
 
 bench: ## every benchmark, BENCH_COUNT times for BENCH_TIME, against docs/bench-baseline.txt

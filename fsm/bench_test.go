@@ -164,6 +164,32 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
+// BenchmarkConfigured is BenchmarkCycle on a queue that was told much, with a
+// consumer that says its name.
+func BenchmarkConfigured(b *testing.B) {
+	r := newRig(b)
+	r.apply(b, &Configure{Queue: "q", Fields: AllFields, Config: QueueConfig{
+		LeaseMs: 30_000, MaxFailures: 5, DeadLetter: "dead", BackoffMinMs: 1000, BackoffMaxMs: 60_000, MaxLen: 1_000_000, MaxBytes: 1 << 40,
+	}})
+	body := bytes.Repeat([]byte{'x'}, 100)
+	const n = 32
+	r.run(b, 3*n, func() [][]byte {
+		r.now += 5
+		return [][]byte{
+			r.encode(repeat(n, func() Op { return r.enqueue("q", body, 1) })...),
+			r.encode(repeat(n, func() Op {
+				op := r.dequeue("q", 1, 0)
+				op.Consumer = "worker"
+				return op
+			})...),
+			r.encode(repeat(n, r.ackNext)...),
+		}
+	})
+	if t := r.m.Totals(); t.Acked == 0 || t.Acked != t.Delivered {
+		b.Fatalf("not what was meant: %+v", t)
+	}
+}
+
 // BenchmarkHandOff parks 32 waiters, then enqueues 32 jobs for them, then acks.
 func BenchmarkHandOff(b *testing.B) {
 	for _, backlog := range backlogs {
