@@ -45,7 +45,7 @@ func (m *Machine) deadLetterQueue(q *queue, it jobItem) *queue {
 	if to = m.ownQueue(to); !m.makeRoom(to, it.bytes()) {
 		return nil
 	}
-	to.made = true
+	m.make(to)
 	return to
 }
 
@@ -141,7 +141,7 @@ func (m *Machine) revive(q *queue, it jobItem, to string) (holder ID, ok bool) {
 	it.failures = 0
 	it.flags &^= flagTag | flagCancel
 	target := m.openQueue(to)
-	target.made = true
+	m.make(target)
 	m.relocate(q, target, it)
 	m.takeUnique(target, it)
 	m.arrive(target, it)

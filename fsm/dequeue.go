@@ -116,6 +116,7 @@ func (m *Machine) handOut(q *queue, g *grantee) int {
 	}
 	m.move(q, it, stateLeased, m.now+leaseMs)
 	q.delivered++
+	m.used(q)
 	m.totals.delivered++
 	m.noteGrant(k, it.grant)
 	if g.wanted {
@@ -138,6 +139,7 @@ func (it jobItem) delivered(q *queue) Delivered {
 		d.Headers = slices.Clone(it.rare.headers)
 		d.LastError = it.rare.lastError
 		d.Group = it.rare.getMore().group
+		d.Nacks = it.rare.past().nacks
 	}
 	return d
 }

@@ -88,7 +88,8 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 	} else {
 		q = m.ownQueue(q)
 	}
-	q.made = true
+	m.make(q)
+	m.used(q)
 	c := &q.set().config
 	j.stamp = m.stamp
 	j.seq = m.nextSeq()

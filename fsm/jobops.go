@@ -29,30 +29,57 @@ func (m *Machine) byKey(keys []Key, one func(*Machine, *queue, jobItem, *ItemRes
 	return CodeOK
 }
 
-func requeueJob(m *Machine, q *queue, it jobItem, res *ItemResult) {
-	switch {
-	case it.flags&flagAtMostOnce != 0 && it.deliveries > 0:
-		res.Code = CodeAtMostOnce
-	case it.state == stateReady || it.heldBack() && q.set().pausedIn:
-	case it.state == stateDead:
-		if holder, ok := m.revive(q, it, ""); !ok {
-			res.Code, res.ID = CodeNotUnique, holder
+func (m *Machine) requeue(op *Requeue) Code {
+	from, nack := op.From, op.Nack
+	return m.byKey(op.Keys, func(m *Machine, q *queue, it jobItem, res *ItemResult) {
+		switch {
+		case from != 0 && from&(1<<it.state) == 0:
+			res.Already = true
+		case it.flags&flagAtMostOnce != 0 && it.deliveries > 0:
+			res.Code = CodeAtMostOnce
+		case it.state == stateReady || it.heldBack() && q.set().pausedIn:
+			res.Already = true
+		case it.state == stateDead:
+			if holder, ok := m.revive(q, it, ""); !ok {
+				res.Code, res.ID = CodeNotUnique, holder
+			}
+		default:
+			it.flags &^= flagTag
+			if nack {
+				m.dependOnSettings(q)
+				m.noteFailure(q, it.job, "", 1)
+				if m.fail(q, it.job) {
+					res.Dead = true
+					m.bury(q, it, reasonMaxFailures)
+					return
+				}
+			}
+			m.toReady(q, it)
 		}
-	default:
-		it.flags &^= flagTag
-		m.toReady(q, it)
-	}
+	})
 }
 
-func holdJob(m *Machine, q *queue, it jobItem, res *ItemResult) {
-	switch it.state {
-	case stateDead:
-		res.Code = CodeJobGone
-	case stateHeld:
-	default:
-		it.flags &^= flagTag
-		m.move(q, it, stateHeld, 0)
-	}
+func (m *Machine) hold(op *Hold) Code {
+	from, forMs := op.From, op.ForMs
+	return m.byKey(op.Keys, func(m *Machine, q *queue, it jobItem, res *ItemResult) {
+		switch {
+		case from != 0 && from&(1<<it.state) == 0:
+			res.Already = true
+		case it.state == stateDead:
+			res.Code = CodeJobGone
+		case forMs > 0 && it.flags&flagAtMostOnce != 0 && it.deliveries > 0:
+			res.Code = CodeAtMostOnce
+		case forMs > 0:
+			it.flags &^= flagTag
+			m.move(q, it, stateDelayed, m.now+min(forMs, DelayMaxMs))
+			res.LeaseUntil = it.dueMs
+		case it.state == stateHeld:
+			res.Already = true
+		default:
+			it.flags &^= flagTag
+			m.move(q, it, stateHeld, 0)
+		}
+	})
 }
 
 func cancelJob(m *Machine, q *queue, it jobItem, res *ItemResult) {

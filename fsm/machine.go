@@ -332,9 +332,9 @@ func (m *Machine) applyOp(h BatchHeader, op Op) Code {
 	case *Settle:
 		return m.settleMixed(op.Items)
 	case *Requeue:
-		return m.byKey(op.Keys, requeueJob)
+		return m.requeue(op)
 	case *Hold:
-		return m.byKey(op.Keys, holdJob)
+		return m.hold(op)
 	case *Cancel:
 		return m.byKey(op.Keys, cancelJob)
 	case *DeleteJobs:

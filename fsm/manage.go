@@ -8,13 +8,24 @@ import "encoding/binary"
 // Requeue makes jobs ready now, in their old places: delayed, held and leased
 // ones, whose holder's receipt is lost. A dead one comes back as by Redrive: with
 // a new sequence, its counters reset. Of a ready one nothing changes. An
-// at-most-once job that was ever handed out is CodeAtMostOnce.
-type Requeue struct{ Keys []Key }
+// at-most-once job that was ever handed out is CodeAtMostOnce. Where nothing
+// changes the item says Already.
+type Requeue struct {
+	Keys []Key
+	From StateSet // jobs in other states are left alone; 0 = all
+	Nack bool     // counts as a failure by nack, which may be the last one
+}
 
 // Hold takes ready, delayed and leased jobs (whose holder's receipt is lost) out
-// of hand-out until they are requeued. Of a held one nothing changes; a dead one
-// is CodeJobGone.
-type Hold struct{ Keys []Key }
+// of hand-out until they are requeued or, with ForMs, for so long. Of a held one
+// nothing changes without ForMs; a dead one is CodeJobGone. An at-most-once job
+// that was handed out cannot be held for a time (CodeAtMostOnce): it would come
+// again. Where nothing changes the item says Already.
+type Hold struct {
+	Keys  []Key
+	From  StateSet // jobs in other states are left alone; 0 = all
+	ForMs int64    // 0 = until they are requeued; else ItemResult.LeaseUntil says when they are ready
+}
 
 // Cancel asks the holder of a leased job to stop: it sees it in the answer of its
 // next Extend (ItemResult.Cancel), reads see it in JobInfo.Cancel, and the next
@@ -130,26 +141,40 @@ func (f *fields) keys(buf []Key) []Key {
 	return keys
 }
 
-func (op *Requeue) size() int      { return keysSize(op.Keys) }
-func (op *Hold) size() int         { return keysSize(op.Keys) }
+func (op *Requeue) size() int      { return keysSize(op.Keys) + 2 }
+func (op *Hold) size() int         { return keysSize(op.Keys) + 1 + varintMax }
 func (op *Cancel) size() int       { return keysSize(op.Keys) }
 func (op *DeleteJobs) size() int   { return keysSize(op.Keys) }
 func (op *WithdrawJobs) size() int { return keysSize(op.Keys) }
 
-func (op *Requeue) appendFields(b []byte) []byte      { return appendKeys(b, op.Keys) }
-func (op *Hold) appendFields(b []byte) []byte         { return appendKeys(b, op.Keys) }
 func (op *Cancel) appendFields(b []byte) []byte       { return appendKeys(b, op.Keys) }
 func (op *DeleteJobs) appendFields(b []byte) []byte   { return appendKeys(b, op.Keys) }
 func (op *WithdrawJobs) appendFields(b []byte) []byte { return appendKeys(b, op.Keys) }
 
+func (op *Requeue) appendFields(b []byte) []byte {
+	assertLimit(int(op.From), int(StateAll), "states")
+	return append(appendKeys(b, op.Keys), byte(op.From), bit(op.Nack, 1))
+}
+
+func (op *Hold) appendFields(b []byte) []byte {
+	assertLimit(int(op.From), int(StateAll), "states")
+	b = append(appendKeys(b, op.Keys), byte(op.From))
+	return binary.AppendVarint(b, op.ForMs)
+}
+
 func (op *Requeue) decode(f *fields) (newer bool) {
 	op.Keys = f.keys(op.Keys)
-	return false
+	op.From = StateSet(f.u8())
+	flags := f.u8()
+	op.Nack = flags&1 != 0
+	return op.From > StateAll || flags > 1
 }
 
 func (op *Hold) decode(f *fields) (newer bool) {
 	op.Keys = f.keys(op.Keys)
-	return false
+	op.From = StateSet(f.u8())
+	op.ForMs = f.varint()
+	return op.From > StateAll
 }
 
 func (op *Cancel) decode(f *fields) (newer bool) {

@@ -67,7 +67,7 @@ func (m *model) pause(op *Pause) {
 		return
 	}
 	q := m.open(op.Queue)
-	q.made = true
+	m.make(q)
 	m.setPause(q, in, out, op.UntilMs)
 	if !in {
 		for _, j := range m.heldBack(q) {
@@ -137,7 +137,7 @@ func (m *model) configure(op *Configure, r *Result) {
 		return
 	}
 	q := m.open(op.Queue)
-	q.made = true
+	m.make(q)
 	q.Config.merge(&op.Config, op.Fields)
 	q.Version = max(m.pos.Index, version+1)
 	q.changed = m.pos.Index
@@ -243,7 +243,7 @@ func (m *model) dead(j *mJob, reason string) {
 	}
 	j.reason = reason
 	to = m.open(name)
-	to.made = true
+	m.make(to)
 	j.deadMs, j.source = m.pos.TimeMs, q.name
 	m.seq++
 	j.seq, j.queue = m.seq, to
@@ -282,7 +282,7 @@ func (m *model) revive(j *mJob, to string) (holder *mJob) {
 	j.deadMs, j.keep, j.nacks, j.fails = 0, 0, 0, 0
 	j.tagged, j.cancel = false, false
 	q := m.open(to)
-	q.made = true
+	m.make(q)
 	m.seq++
 	j.seq, j.queue = m.seq, q
 	if j.unique != "" {
@@ -319,12 +319,16 @@ func (m *model) settleMixed(items []SettleItem, r *Result) {
 }
 
 func (m *model) byKey(keys []Key, r *Result, one func(*mJob) Code) {
+	m.byKeyFor(keys, r, func(j *mJob, _ *ItemResult) Code { return one(j) })
+}
+
+func (m *model) byKeyFor(keys []Key, r *Result, one func(*mJob, *ItemResult) Code) {
 	for _, k := range keys {
 		res := ItemResult{ID: ID{Key: k}}
 		if j := m.job(k); j != nil {
 			res.ID = j.id()
 			leased := j.state == "leased"
-			if res.Code = one(j); res.Code == CodeNotUnique {
+			if res.Code = one(j, &res); res.Code == CodeNotUnique {
 				res.ID = m.conflict
 			}
 			res.Cancel = leased && j.cancel && res.Code == CodeOK && m.canceling
@@ -335,32 +339,64 @@ func (m *model) byKey(keys []Key, r *Result, one func(*mJob) Code) {
 	}
 }
 
-func (m *model) requeue(j *mJob) Code {
-	switch {
-	case j.amo && j.deliveries > 0:
-		return CodeAtMostOnce
-	case j.state == "ready" || j.heldBack() && j.queue.PausedIn:
-	case j.state == "dead":
-		if holder := m.revive(j, ""); holder != nil {
-			m.conflict = holder.id()
-			return CodeNotUnique
+func (m *model) requeue(op *Requeue, r *Result) {
+	m.byKeyFor(op.Keys, r, func(j *mJob, res *ItemResult) Code {
+		switch {
+		case !j.in(op.From):
+			res.Already = true
+		case j.amo && j.deliveries > 0:
+			return CodeAtMostOnce
+		case j.state == "ready" || j.heldBack() && j.queue.PausedIn:
+			res.Already = true
+		case j.state == "dead":
+			if holder := m.revive(j, ""); holder != nil {
+				m.conflict = holder.id()
+				return CodeNotUnique
+			}
+		case op.Nack:
+			m.depends = max(m.depends, j.queue.changed)
+			j.tagged = false
+			j.nacks++
+			if res.Dead = m.failed(j); res.Dead {
+				m.dead(j, "max_failures")
+			} else {
+				m.ready(j)
+			}
+		default:
+			j.tagged = false
+			m.ready(j)
 		}
-	default:
-		j.tagged = false
-		m.ready(j)
-	}
-	return CodeOK
+		return CodeOK
+	})
 }
 
-func (m *model) hold(j *mJob) Code {
-	switch j.state {
-	case "dead":
-		return CodeJobGone
-	case "ready", "delayed", "leased":
-		j.tagged = false
-		m.set(j, "held")
-	}
-	return CodeOK
+// in tells whether a job is in one of the states; none stands for all.
+func (j *mJob) in(states StateSet) bool {
+	s, _ := ParseState(j.state)
+	return states == 0 || states&s != 0
+}
+
+func (m *model) hold(op *Hold, r *Result) {
+	m.byKeyFor(op.Keys, r, func(j *mJob, res *ItemResult) Code {
+		switch {
+		case !j.in(op.From):
+			res.Already = true
+		case j.state == "dead":
+			return CodeJobGone
+		case op.ForMs > 0 && j.amo && j.deliveries > 0:
+			return CodeAtMostOnce
+		case op.ForMs > 0:
+			j.tagged = false
+			m.setDue(j, "delayed", m.pos.TimeMs+op.ForMs)
+			res.LeaseUntil = m.pos.TimeMs + op.ForMs
+		case j.state == "held":
+			res.Already = true
+		default:
+			j.tagged = false
+			m.set(j, "held")
+		}
+		return CodeOK
+	})
 }
 
 func (m *model) cancel(j *mJob) Code {

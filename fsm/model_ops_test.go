@@ -108,9 +108,9 @@ func (m *model) op(h BatchHeader, op Op, r *Result) {
 	case *Settle:
 		m.settleMixed(op.Items, r)
 	case *Requeue:
-		m.byKey(op.Keys, r, m.requeue)
+		m.requeue(op, r)
 	case *Hold:
-		m.byKey(op.Keys, r, m.hold)
+		m.hold(op, r)
 	case *Cancel:
 		m.byKey(op.Keys, r, m.cancel)
 	case *DeleteJobs:
@@ -287,7 +287,8 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 		}
 		m.seq++
 		q := m.open(n.Queue)
-		q.made = true
+		m.make(q)
+		m.used(q)
 		q.Enqueued++
 		now := m.pos.TimeMs
 		j := &mJob{
@@ -664,7 +665,7 @@ func (m *model) jobInfo(k Key) (JobInfo, Code) {
 	}
 	info := JobInfo{
 		Delivered: j.delivered(), State: j.state, DeadReason: j.reason, AtMostOnce: j.amo, LastIndex: j.last, UniqueKey: j.unique, DedupID: j.dedup,
-		Cancel: j.cancel, DeadMs: j.deadMs, SourceQueue: j.source, Redriven: j.redriven, Nacks: j.nacks, JobLeaseMs: j.lease, HeldMs: j.held,
+		Cancel: j.cancel, DeadMs: j.deadMs, SourceQueue: j.source, Redriven: j.redriven, JobLeaseMs: j.lease, HeldMs: j.held,
 	}
 	if j.state == "dead" && j.deadMs == 0 {
 		info.DeadMs = j.due - DeadTTLMs

@@ -157,6 +157,19 @@ func (m *model) open(name string) *mQueue {
 	return q
 }
 
+func (m *model) make(q *mQueue) {
+	if !q.made && m.version >= 2 {
+		q.CreatedMs, q.UsedMs = m.pos.TimeMs, m.pos.TimeMs
+	}
+	q.made = true
+}
+
+func (m *model) used(q *mQueue) {
+	if q.CreatedMs != 0 {
+		q.UsedMs = m.pos.TimeMs
+	}
+}
+
 func (m *model) session(node uint64) *mSession {
 	for _, s := range m.sessions {
 		if s.node == node {
@@ -497,6 +510,7 @@ func (m *model) idleTimer(q *mQueue) {
 	if m.keys(q) > 0 {
 		m.keepCounts(q)
 		q.made = false
+		q.CreatedMs, q.UsedMs = 0, 0
 		return
 	}
 	m.remove(q)
@@ -620,6 +634,7 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 			j.consumer = consumer
 			m.setDue(j, "leased", m.pos.TimeMs+j.held)
 			q.Delivered++
+			m.used(q)
 			jobs = append(jobs, j.delivered())
 		}
 	}
@@ -638,6 +653,6 @@ func (j *mJob) delivered() Delivered {
 	return Delivered{
 		ID: j.id(), Grant: j.grant, Tag: j.tag, Queue: j.queue.name, Body: j.body, Headers: j.headers, Priority: j.prio,
 		Deliveries: j.deliveries, Failures: j.fails, EnqueuedMs: j.enqueued, LeaseUntil: j.due, ExpiresMs: j.expires,
-		Fence: j.fence, LastError: j.err, Group: j.group,
+		Fence: j.fence, LastError: j.err, Group: j.group, Nacks: j.nacks,
 	}
 }

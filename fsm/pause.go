@@ -13,7 +13,7 @@ func (m *Machine) pause(op *Pause) Code {
 		return CodeOK // there is no pause to end
 	}
 	q := m.openQueue(op.Queue)
-	q.made = true
+	m.make(q)
 	m.setPause(q, in, out, op.UntilMs)
 	if _, thawing := m.thaw.Get(q.number); thawing {
 		n := m.letGo(q, m.run.sweeps)

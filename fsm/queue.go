@@ -35,6 +35,9 @@ type queue struct {
 	// none. The timer is not moved when the queue is used: when it fires early
 	// it is set again.
 	idleMs, timerMs int64
+	// createdMs is when it was made, usedMs when it last got or gave a job by a
+	// client. Machines of state version 1 do not know.
+	createdMs, usedMs int64
 	// dedups counts the dedup ids of the queue. An idle queue whose timer fired
 	// while it has some is no longer made, and goes with the last of them.
 	dedups int
@@ -124,6 +127,24 @@ func (m *Machine) newQueue(name string) *queue {
 	return q
 }
 
+// make makes an owned queue one that reads see.
+func (m *Machine) make(q *queue) {
+	if q.made {
+		return
+	}
+	q.made = true
+	if m.version >= 2 {
+		q.createdMs, q.usedMs = m.now, m.now
+	}
+}
+
+// used notes that a client put a job into an owned queue, or took one.
+func (m *Machine) used(q *queue) {
+	if q.createdMs != 0 {
+		q.usedMs = m.now
+	}
+}
+
 func (q *queue) cost() int64 { return queueCost + 2*int64(len(q.name)) + q.settings.bytes() }
 
 // rested looks whether q became idle: it goes, now or by its timer. Call it
@@ -159,6 +180,7 @@ func (m *Machine) idleOver(q *queue) {
 	case q.dedups > 0:
 		m.bytes -= q.settings.bytes()
 		q.made, q.idleMs, q.counters, q.settings = false, 0, counters{}, nil
+		q.createdMs, q.usedMs = 0, 0
 	default:
 		m.removeQueue(q)
 	}

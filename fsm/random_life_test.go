@@ -21,9 +21,9 @@ func (w *world) jobOp(t *rapid.T) Op {
 	keys := rapid.SliceOfN(rapid.Custom(w.aKey), 1, 3).Draw(t, "keys")
 	switch rapid.IntRange(0, 9).Draw(t, "job op") {
 	case 0, 1:
-		return &Requeue{keys}
+		return &Requeue{Keys: keys, From: w.from(t), Nack: rapid.Bool().Draw(t, "nack")}
 	case 2:
-		return &Hold{keys}
+		return &Hold{Keys: keys, From: w.from(t), ForMs: rapid.SampledFrom([]int64{0, 0, 1, 800}).Draw(t, "for")}
 	case 3:
 		return &Cancel{keys}
 	case 4:
@@ -38,6 +38,11 @@ func (w *world) jobOp(t *rapid.T) Op {
 		op.Items = append(op.Items, SettleItem{Verb(rapid.IntRange(0, int(verbEnd)-1).Draw(t, "verb")), it})
 	}
 	return op
+}
+
+// from is the states that a requeue or a hold is about, mostly all.
+func (w *world) from(t *rapid.T) StateSet {
+	return rapid.SampledFrom([]StateSet{0, 0, 0, StateReady, StateDelayed | StateHeld, StateAll}).Draw(t, "from")
 }
 
 func (w *world) config(t *rapid.T) QueueConfig {

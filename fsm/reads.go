@@ -15,6 +15,7 @@ type QueueInfo struct {
 	Version                                                uint64 // of Config; 0 = never configured
 	PausedIn, PausedOut                                    bool
 	PausedUntilMs                                          int64 // 0 = until changed
+	CreatedMs, UsedMs                                      int64 // log time; used: the last enqueue or hand-out; 0 = not known
 }
 
 // JobInfo is a job as reads show it; State is one of "delayed", "ready",
@@ -33,7 +34,6 @@ type JobInfo struct {
 	DeadMs             int64  // log time of death, 0 = not dead
 	SourceQueue        string // where it died, if dead_letter moved it
 	Redriven           uint32 // times
-	Nacks              uint32 // failures by nack; the other failures are leases that were over
 	JobLeaseMs         int64  // own default, 0 = the queue's
 	HeldMs             int64  // length of the last lease
 }
@@ -141,6 +141,7 @@ func (m *Machine) queueInfo(q *queue) QueueInfo {
 	s := q.set()
 	info.Config, info.Version, info.Configured = s.config, s.version, s.version != 0
 	info.PausedIn, info.PausedOut, info.PausedUntilMs = s.pausedIn, s.pausedOut, s.untilMs
+	info.CreatedMs, info.UsedMs = q.createdMs, q.usedMs
 	info.OldestReadyMs = m.oldestReady(q)
 	return info
 }
@@ -172,6 +173,9 @@ func (m *Machine) Queue(name string) (q QueueInfo, ok bool) {
 	}
 	return m.queueInfo(e), true
 }
+
+// QueueCount is how many names have a queue, those that are only waited for included.
+func (m *Machine) QueueCount() int { return m.names.Len() }
 
 // Totals sums over all queues; cheap (kept as running sums). The counts of what
 // happened (Enqueued to DeadTotal) never fall: they include queues that are

@@ -286,10 +286,16 @@ func (d *decoder) queue(f *fields) error {
 	f.happened(&q.counters)
 	known := byte(queueMade | queueDoomed)
 	if d.m.version >= 2 {
-		known |= queueSettings
+		known |= queueSettings | queueTimes
 	}
 	if flags&^known != 0 {
 		return fmt.Errorf("queue flags %#x: %w", flags, ErrNewer)
+	}
+	if flags&queueTimes != 0 {
+		q.createdMs, q.usedMs = f.ms(), f.ms()
+		if !q.made || q.createdMs == 0 || q.createdMs > q.usedMs || q.usedMs > d.m.now+1 {
+			return fmt.Errorf("times of queue %d: %w", q.number, errState)
+		}
 	}
 	if flags&queueSettings != 0 {
 		if err := d.settings(f, q); err != nil {

@@ -118,12 +118,12 @@ type Result struct {
 type ItemResult struct {
 	Code       Code
 	Late       bool  // Ack: the lease was over, nobody else had the job
-	Already    bool  // Ack: acked before
+	Already    bool  // Ack: acked before; Requeue, Hold: nothing was changed
 	Dead       bool  // Nack, Reject: the job is dead
 	Duplicate  bool  // Enqueue: the dedup id was known; ID is the first job's
 	Cancel     bool  // Extend: the holder is asked to stop
 	ID         ID    // the job's; of one that is not there only the key is known. CodeNotUnique: of the job that has the key
-	LeaseUntil int64 // Extend: log ms
+	LeaseUntil int64 // Extend, Hold for a time: log ms
 }
 
 // Delivered is one hand-out of a job.
@@ -137,6 +137,7 @@ type Delivered struct {
 	Priority   uint8
 	Deliveries uint32 // including this one
 	Failures   uint32
+	Nacks      uint32 // failures by nack; the others are leases that were over
 	EnqueuedMs int64
 	LeaseUntil int64  // log ms
 	ExpiresMs  int64  // 0 = no TTL

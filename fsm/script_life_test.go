@@ -21,9 +21,9 @@ func (s *script) lifeOp(word string, o options) Op {
 		}
 		return op
 	case "requeue":
-		return &Requeue{s.keys(o)}
+		return &Requeue{Keys: s.keys(o), From: s.states(o.get("from", "")), Nack: o.is("nack")}
 	case "hold":
-		return &Hold{s.keys(o)}
+		return &Hold{Keys: s.keys(o), From: s.states(o.get("from", "")), ForMs: s.ms(o.get("for", "0"))}
 	case "cancel":
 		return &Cancel{s.keys(o)}
 	case "remove":
@@ -59,8 +59,11 @@ func (s *script) keys(o options) (keys []Key) {
 }
 
 func (s *script) states(text string) (set StateSet) {
-	if text == "all" {
+	switch text {
+	case "all":
 		return StateAll
+	case "":
+		return 0
 	}
 	for name := range strings.SplitSeq(text, ",") {
 		one, ok := ParseState(name)

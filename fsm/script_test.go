@@ -37,7 +37,9 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	  alarm PERCENT
 //	  reject JOB…       error
 //	  settle VERB:JOB…  error delay lease
-//	  requeue JOB…, hold, cancel, remove, withdrawjob
+//	  requeue JOB…      from=STATES nack=1
+//	  hold JOB…         from=STATES for
+//	  cancel JOB…, remove, withdrawjob
 //	  purge Q STATES    upto
 //	  redrive Q         to reason max upto
 //	  pause Q [in] [out] until

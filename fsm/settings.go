@@ -71,7 +71,7 @@ func (m *Machine) configure(op *Configure) Code {
 		return CodeETagMismatch
 	}
 	q = m.openQueue(op.Queue)
-	q.made = true
+	m.make(q)
 	s := *q.set()
 	s.config.merge(&op.Config, op.Fields)
 	// The index names the change; a second one of the same entry needs another.

@@ -215,6 +215,7 @@ const (
 	queueMade     = 1
 	queueDoomed   = 2
 	queueSettings = 4 // version 2
+	queueTimes    = 8 // version 2
 
 	pauseIn  = 1
 	pauseOut = 2
@@ -222,11 +223,15 @@ const (
 
 func (e *encoder) encodeQueue(q *queue) {
 	e.uvarint(uint64(q.number))
-	e.u8(bit(q.made, queueMade) | bit(q.doomed, queueDoomed) | bit(q.settings != nil, queueSettings))
+	e.u8(bit(q.made, queueMade) | bit(q.doomed, queueDoomed) | bit(q.settings != nil, queueSettings) | bit(q.createdMs != 0, queueTimes))
 	e.text(q.name)
 	e.ms(q.idleMs)
 	e.ms(q.timerMs)
 	e.happened(&q.counters)
+	if q.createdMs != 0 {
+		e.ms(q.createdMs)
+		e.ms(q.usedMs)
+	}
 	if s := q.settings; s != nil {
 		e.uvarint(s.version)
 		e.uvarint(s.changed)
