@@ -101,7 +101,7 @@ func TestSizes(t *testing.T) {
 	if n := unsafe.Sizeof(rare{}); n > 96 {
 		t.Errorf("a rare part has %d bytes", n)
 	}
-	if n := unsafe.Sizeof(queue{}); n > 384 {
+	if n := unsafe.Sizeof(queue{}); n > 416 {
 		t.Errorf("a queue has %d bytes", n)
 	}
 }

@@ -173,7 +173,7 @@ func boot(cfg Config) (_ *booted, err error) {
 		tickNs: int64(cfg.Tick), heartbeatNs: int64(cfg.Heartbeat), electionNs: int64(cfg.ElectionTimeout),
 		epoch: counter<<32 | uint64(random32()), random32: random32,
 		start:   fsm.NodeStart{Client: cfg.AdvertiseClient, Peer: cfg.AdvertisePeer, Version: cfg.Version, FeatureLevel: fsm.FeatureLevel, MaxMemory: cfg.MaxMemory},
-		version: cfg.Version, machine: machine, conf: conf, storage: b.storage,
+		version: cfg.Version, resp: cfg.AdvertiseResp, machine: machine, conf: conf, storage: b.storage,
 		base:      base,
 		snapBytes: cfg.SnapshotBytes, snapEntries: cfg.SnapshotEntries,
 		now: now, log: cfg.Logger,

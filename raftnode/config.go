@@ -15,6 +15,7 @@ type Config struct {
 	ListenPeer      string        // host:port
 	AdvertisePeer   string        // URL, default http:// + ListenPeer
 	AdvertiseClient string        // host:port, travels by node start
+	AdvertiseResp   string        // host:port for clients of Disque's protocol, "" = none; told to the other members
 	InitialCluster  []Member      // first members, the same list on each; default: this node alone
 	ClusterToken    string        // default "raftq"
 	Tick            time.Duration // 10 ms

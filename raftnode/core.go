@@ -34,6 +34,7 @@ type coreConfig struct {
 	random32    func() uint32
 	start       fsm.NodeStart
 	version     string
+	resp        string // address for clients of Disque's protocol
 	machine     *fsm.Machine
 	conf        *pb.ConfState
 	storage     raft.Storage
@@ -70,6 +71,7 @@ type core struct {
 	tickAt         int64  // boot ns of the last tick
 	leaving        bool
 	expelled       bool // removed, see expel
+	retreat        bool // clients should go elsewhere: told to the others, nothing is refused
 
 	lastAppended uint64 // highest index handed to the log writer
 	commit       uint64 // raft's commit index, as of the last Ready
@@ -217,6 +219,10 @@ func (c *core) handle(e any) {
 		c.leave()
 	case stayAsked:
 		c.leaving = c.expelled
+	case retreatAsked:
+		if c.retreat = e.on; e.on {
+			c.transfer()
+		}
 	case failed:
 		c.halt(e.err)
 	default:

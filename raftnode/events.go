@@ -71,6 +71,8 @@ type (
 	leaveAsked struct{}
 	// stayAsked lets a drained node serve again.
 	stayAsked struct{}
+	// retreatAsked: clients should go elsewhere, or may come again.
+	retreatAsked struct{ on bool }
 	// failed: an I/O error ends the replica.
 	failed struct{ err error }
 )

@@ -108,6 +108,25 @@ func (n *Node) await(ctx context.Context, ok func(*view) bool) error {
 	return nil
 }
 
+// Snapshot writes one of what is committed now, unless there is one, and waits for
+// it; without a time to wait it only begins.
+func (n *Node) Snapshot(wait time.Duration) error {
+	var index uint64
+	if _, err := n.Read(fsm.ReadHow{TimeoutMs: 1000}, func(m *fsm.Machine) { index = m.Position().Index }); err != nil {
+		return err
+	}
+	n.box.post(snapshotAsked{index})
+	if wait == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	if err := n.await(ctx, func(*view) bool { return n.newest.Load() >= index }); err != nil {
+		return fsm.Refuse(fsm.CodeOverloaded, "the snapshot of index %d is not written within %v; it goes on", index, wait)
+	}
+	return nil
+}
+
 // setGone adds ids that are refused for good.
 func (n *Node) setGone(ids []uint64) {
 	all := maps.Clone(*n.gone.Load())

@@ -363,6 +363,10 @@ func (n *Node) Status() Status {
 	return s
 }
 
+// Retreat tells the other members whether clients should go elsewhere. Nothing is
+// refused, but leadership moves.
+func (n *Node) Retreat(on bool) { n.box.post(retreatAsked{on}) }
+
 // ID is the node's raft id.
 func (n *Node) ID() uint64 { return n.id }
 

@@ -23,6 +23,8 @@ type status struct {
 	// Yours is the epoch that the asking node has in this node's state, 0 = none.
 	Yours    uint64 `json:"yours,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
+	Resp     string `json:"resp,omitempty"`
+	Retreat  bool   `json:"retreat,omitempty"` // clients should go elsewhere
 }
 
 type statusBase struct {
@@ -66,7 +68,7 @@ func (c *core) ownStatus(forPeer uint64) status {
 	m := c.committed()
 	pos := m.Position()
 	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, m.Chain()},
-		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(), Draining: c.leaving,
+		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(), Draining: c.leaving, Resp: c.cfg.resp, Retreat: c.retreat,
 		Base: statusBase{c.clock.base.Index, c.clock.base.Term, c.now.boot - c.clock.base.BootNs, c.clock.base.lost}}
 	if session, ok := m.Session(forPeer); ok {
 		s.Yours = session.Epoch
@@ -126,6 +128,8 @@ type Status struct {
 type NodeStatus struct {
 	ID                     uint64
 	Name, Client, Peer     string
+	Resp                   string // "" = has none, or was not heard of yet
+	Retreat                bool   // it asked clients to go elsewhere
 	Learner, Leader, Alive bool
 	Standby                bool // a learner that becomes a voter only when asked to
 	Draining               bool
@@ -159,6 +163,7 @@ func (c *core) view() Status {
 		}
 		n.Draining = st.Draining
 		n.Applied, n.ChainIndex, n.ChainHash = st.Applied, st.Chain.Index, st.Chain.Hash
+		n.Resp, n.Retreat = st.Resp, st.Retreat
 		n.Match = st.Applied
 		if x, ok := match[m.ID]; ok {
 			n.Match = x
