@@ -11,7 +11,7 @@ BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash sim check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash sim compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,8 +62,11 @@ test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
 
+compat: ## clients of other people against three nodes; needs npm and redis-tools (Debian)
+	RAFTQ_COMPAT=1 $(GO) test -count=1 -timeout 20m -run 'TestCompat$$' -v ./respapi
+
 check: lint test ## what CI runs, and the race detector on the parts with goroutines
-	$(GO) test -race -short -timeout 12m ./cluster ./cmd/raftq ./httpapi ./raftnode ./wal
+	$(GO) test -race -short -timeout 12m ./cluster ./cmd/raftq ./hangup ./httpapi ./raftnode ./respapi ./wal
 
 clean: ## what was built
 	rm -rf bin
