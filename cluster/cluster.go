@@ -98,6 +98,15 @@ func (c *Cluster) Endpoints() string {
 	return strings.Join(all, ",")
 }
 
+// RespEndpoints are the addresses for clients of Disque's protocol, as Endpoints.
+func (c *Cluster) RespEndpoints() string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Resp)
+	}
+	return strings.Join(all, ",")
+}
+
 // initialCluster is the flag of that name.
 func (c *Cluster) initialCluster() string {
 	var all []string

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // status 0 on SIGTERM. n2 leads.
 func fakeNode(args []string) {
 	fs := flag.NewFlagSet("serve", flag.ExitOnError)
-	for _, name := range []string{"name", "data-dir", "listen-peer", "advertise-peer", "initial-cluster"} {
+	for _, name := range []string{"name", "data-dir", "listen-resp", "listen-peer", "advertise-peer", "initial-cluster"} {
 		fs.String(name, "", "")
 	}
 	addr := fs.String("listen-client", "", "")

@@ -71,7 +71,7 @@ func (n *Node) Start() error {
 		return fmt.Errorf("%s runs already (pid %d)", n.Name, n.proc.cmd.Process.Pid)
 	}
 	// Somebody else's node would be taken for this one.
-	for _, addr := range []string{n.Client, n.Peer} {
+	for _, addr := range []string{n.Client, n.Resp, n.Peer} {
 		if err := portFree(addr); err != nil {
 			return fmt.Errorf("start %s: %w", n.Name, err)
 		}
@@ -107,6 +107,7 @@ func (n *Node) flags() []string {
 		"--name", n.Name,
 		"--data-dir", n.DataDir,
 		"--listen-client", n.Client,
+		"--listen-resp", n.Resp,
 		"--listen-peer", n.Peer,
 		"--advertise-peer", "http://" + n.peerVia(),
 		"--initial-cluster", n.cluster.initialCluster(),

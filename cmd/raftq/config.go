@@ -65,6 +65,9 @@ func loadSettings(fs *pflag.FlagSet, environ []string) (map[string]string, error
 	if err := k.Merge(vars); err != nil {
 		return nil, err
 	}
+	if err := loadDisqueConf(fs, k); err != nil {
+		return nil, err
+	}
 	// As text: koanf would read a flag by the name of its type.
 	asText := func(key, value string) (string, any) { return key, value }
 	if err := k.Load(posflag.ProviderWithValue(fs, ".", k, asText), nil); err != nil {
@@ -79,6 +82,37 @@ func loadSettings(fs *pflag.FlagSet, environ []string) (map[string]string, error
 		settings[key] = text
 	}
 	return settings, nil
+}
+
+const disqueConfKey = "disque-conf"
+
+// loadDisqueConf sets what a disque.conf says and neither a flag, nor a variable,
+// nor the YAML file does.
+func loadDisqueConf(fs *pflag.FlagSet, k *koanf.Koanf) error {
+	f := fs.Lookup(disqueConfKey)
+	if f == nil {
+		return nil
+	}
+	path := k.String(disqueConfKey)
+	if f.Changed {
+		path = f.Value.String()
+	}
+	if path == "" {
+		return nil
+	}
+	d, err := readDisqueConf(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", disqueConfKey, err)
+	}
+	for key, value := range d.settings {
+		if k.Exists(key) || fs.Changed(key) {
+			continue
+		}
+		if err := k.Set(key, value); err != nil {
+			return fmt.Errorf("%s: %s: %w", disqueConfKey, key, err)
+		}
+	}
+	return nil
 }
 
 // isSetting: cobra's own flag is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -203,8 +204,10 @@ func TestServeRefuses(t *testing.T) {
 		{"unknown variable", nil, "RAFTQ_TICKS=1", exitUsage, "unknown key RAFTQ_TICKS"},
 		{"bad value", []string{"--tick", "10"}, "", exitUsage, `tick: "10" has no unit`},
 		{"taken client port", []string{"--listen-client", taken.Addr().String()}, "", exitFailed, "address already in use"},
-		{"taken peer port", []string{"--listen-client", free, "--listen-peer", taken.Addr().String()}, "", exitFailed, "address already in use"},
-		{"directory in use", []string{"--listen-client", free, "--listen-peer", deadNode(t), "--data-dir", c.Nodes[0].DataDir}, "", exitFailed, "in use"},
+		{"taken RESP port", []string{"--listen-client", free, "--listen-resp", taken.Addr().String()}, "", exitFailed, "listen-resp: listen tcp"},
+		{"taken socket", []string{"--listen-client", free, "--listen-resp", "", "--resp-unixsocket", "/nowhere/s"}, "", exitFailed, "resp-unixsocket: "},
+		{"taken peer port", []string{"--listen-client", free, "--listen-resp", "", "--listen-peer", taken.Addr().String()}, "", exitFailed, "address already in use"},
+		{"directory in use", []string{"--listen-client", free, "--listen-resp", "", "--listen-peer", deadNode(t), "--data-dir", c.Nodes[0].DataDir}, "", exitFailed, "in use"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			cmd := exec.CommandContext(within(t, 20*time.Second), self(t), append([]string{"serve"}, r.args...)...)
@@ -231,6 +234,13 @@ func TestLocal(t *testing.T) {
 	if code, id, errs := raftqRun(t, "", "enqueue", "q", "x", "--endpoints", endpoints[1]); code != exitOK || !strings.HasPrefix(id, "D-") {
 		t.Errorf("enqueue: %d %s %s", code, id, errs)
 	}
+	port := regexp.MustCompile(`redis-cli -p (\d+) GETJOB`).FindStringSubmatch(out.String())
+	if port == nil {
+		t.Fatalf("no RESP port in\n%s", out)
+	}
+	if got := respLine(t, "127.0.0.1:"+port[1], "QLEN q"); got != ":1" {
+		t.Errorf("RESP: %q", got)
+	}
 	byHand := restartByHand(t, dir, out)
 	if code, _, errs := raftqRun(t, "", "enqueue", "q", "y", "--endpoints", endpoints[1]); code != exitOK {
 		t.Errorf("enqueue with the node started by hand: %d %s", code, errs)
@@ -253,6 +263,23 @@ func TestLocal(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "n2.log")); err != nil {
 		t.Error(err)
 	}
+}
+
+// respLine sends a line to a RESP port and returns the first one of the answer.
+func respLine(t *testing.T, addr, line string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "%s\r\n", line)
+	got, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(got)
 }
 
 // restartByHand kills n1 of raftq local and starts it again with the command
@@ -303,9 +330,9 @@ func restartByHand(t *testing.T, dir string, out *watchedBuffer) *exec.Cmd {
 // startLocalProcess runs raftq local until it has printed how to use it.
 func startLocalProcess(t *testing.T, dir string, nodes int) (*exec.Cmd, *watchedBuffer) {
 	t.Helper()
-	client, peer := portRange(t, nodes), portRange(t, nodes)
+	client, resp, peer := portRange(t, nodes), portRange(t, nodes), portRange(t, nodes)
 	cmd := exec.Command(self(t), "local", "--nodes", fmt.Sprint(nodes), "--data-dir", dir,
-		"--client-port", fmt.Sprint(client), "--peer-port", fmt.Sprint(peer))
+		"--client-port", fmt.Sprint(client), "--resp-port", fmt.Sprint(resp), "--peer-port", fmt.Sprint(peer))
 	cmd.Env = append(os.Environ(), beRaftq)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out := &watchedBuffer{want: "Kill one", seen: make(chan struct{})}

@@ -21,7 +21,7 @@ import (
 const startMax = 60 * time.Second
 
 func localCmd() *cobra.Command {
-	o := cluster.Options{RespPort: 7711}
+	var o cluster.Options
 	cmd := &cobra.Command{
 		Use:   "local [-- SERVE-FLAGS]",
 		Short: "Run a whole cluster in this terminal",
@@ -54,6 +54,7 @@ printed, for another terminal. A node started so is not stopped by Ctrl-C here.`
 	f.IntVar(&o.Nodes, "nodes", 3, "how many nodes")
 	f.StringVar(&o.Dir, "data-dir", "./raftq-local", "where everything is kept")
 	f.IntVar(&o.ClientPort, "client-port", 8080, "REST of the first node; the others count up")
+	f.IntVar(&o.RespPort, "resp-port", 7711, "port of the first node for clients of Disque's protocol; counted up")
 	f.IntVar(&o.PeerPort, "peer-port", 9080, "port of the first node for the others; counted up")
 	f.SortFlags = false
 	return cmd
@@ -113,7 +114,7 @@ func serveLine(binary string, c *cluster.Cluster, n *cluster.Node) string {
 	for _, m := range c.Nodes {
 		members = append(members, m.Name+"=http://"+m.Peer)
 	}
-	words := append([]string{binary, "serve", "--name", n.Name, "--data-dir", n.DataDir, "--listen-client", n.Client, "--listen-peer", n.Peer,
+	words := append([]string{binary, "serve", "--name", n.Name, "--data-dir", n.DataDir, "--listen-client", n.Client, "--listen-resp", n.Resp, "--listen-peer", n.Peer,
 		"--initial-cluster", strings.Join(members, ",")}, n.Args...)
 	for i := range words {
 		words[i] = shellWord(words[i])
@@ -130,6 +131,8 @@ func shellWord(s string) string {
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
+
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
 func stopLocal(ctx context.Context, c *cluster.Cluster, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownMax+5*time.Second)
@@ -149,9 +152,9 @@ func usage(out io.Writer, c *cluster.Cluster) {
 	fmt.Fprintf(out, "%d nodes run; Ctrl-C stops them.\n\n", len(c.Nodes))
 	rows := make([][]string, 0, len(c.Nodes))
 	for _, n := range c.Nodes {
-		rows = append(rows, []string{n.Name, "http://" + n.Client, fmt.Sprint(n.Pid()), n.LogFile})
+		rows = append(rows, []string{n.Name, "http://" + n.Client, n.Resp, fmt.Sprint(n.Pid()), n.LogFile})
 	}
-	_ = table(out, []string{"NODE", "CLIENTS", "PID", "LOG"}, rows) // to a terminal
+	_ = table(out, []string{"NODE", "CLIENTS", "RESP", "PID", "LOG"}, rows) // to a terminal
 	first, last := c.Nodes[0].Client, c.Nodes[len(c.Nodes)-1].Client
 	fmt.Fprintf(out, `
 Any node takes any request:
@@ -169,6 +172,11 @@ or with this program:
   raftq stats
   raftq cluster
 
+Clients of Disque work as well:
+
+  redis-cli -p %[5]s ADDJOB mail hello 0
+  redis-cli -p %[6]s GETJOB FROM mail
+
 Kill one and see: kill -9 $(awk '$3=="n1"{print $1}' %[4]s)
-`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"))
+`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp))
 }

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"time"
 
+	"raftq/fsm"
 	"raftq/httpapi"
 	"raftq/raftnode"
+	"raftq/respapi"
 )
 
 // replica makes a node into what httpapi needs. The node has all of it but
@@ -39,6 +42,35 @@ func (r replica) Cluster() httpapi.Cluster {
 		})
 	}
 	return c
+}
+
+// respReplica makes a node into what respapi needs.
+type respReplica struct{ *raftnode.Node }
+
+var _ respapi.Replica = respReplica{}
+
+func (r respReplica) Members() respapi.Members {
+	s := r.Status()
+	m := respapi.Members{Self: r.ID(), Nodes: make([]respapi.Member, 0, len(s.Nodes))}
+	for _, n := range s.Nodes {
+		if n.Leader {
+			m.Leader = n.ID
+		}
+		m.Nodes = append(m.Nodes, respapi.Member{ID: n.ID, Name: n.Name, RESP: n.Resp, Learner: n.Learner, Leaving: n.Retreat || n.Draining, Alive: n.Alive})
+	}
+	return m
+}
+
+// DoCopies waits for no more than a majority yet.
+func (r respReplica) DoCopies(fsm.Op, int, time.Duration) (fsm.Result, error) {
+	return fsm.Result{}, fsm.Refuse(fsm.CodeNotEnoughReplicas, "more copies than a majority cannot be waited for yet")
+}
+
+func (r respReplica) SetLeaving(on bool) { r.Retreat(on) }
+
+func (r respReplica) RemoveMember(id uint64, timeout time.Duration) error {
+	_, err := r.Node.RemoveMember(id, "", timeout)
+	return err
 }
 
 func hex16(v uint64) string { return fmt.Sprintf("%016x", v) }

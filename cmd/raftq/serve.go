@@ -17,6 +17,7 @@ import (
 
 	"raftq/httpapi"
 	"raftq/raftnode"
+	"raftq/respapi"
 )
 
 // shutdownMax is how long a graceful stop may take; systemd kills after 90 s.
@@ -27,7 +28,7 @@ func serveCmd() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a node",
 		Long: `Run a node. Without flags it is a durable single node in ./raftq-data, REST on
-127.0.0.1:8080.
+127.0.0.1:8080, Disque's protocol on 127.0.0.1:7711.
 
 A flag wins over the environment (--data-dir is RAFTQ_DATA_DIR), the environment
 over the YAML file of --config (data-dir: /var/lib/raftq), the file over the
@@ -50,7 +51,8 @@ requests under way finished. A second signal ends at once.`,
 			signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 			defer signal.Stop(signals)
 			tuneGC()
-			return serve(cfg, newLogger(cfg), signals)
+			log, level := newLogger(cfg)
+			return serve(cfg, log, level, signals)
 		},
 	}
 	serveFlags(cmd.Flags())
@@ -59,7 +61,7 @@ requests under way finished. A second signal ends at once.`,
 }
 
 // serve runs a node until a signal, or until it fails.
-func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
+func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-chan os.Signal) error {
 	defer func() { _ = log.Sync() }() // stderr cannot always be synced
 	if !isLoopback(cfg.listenClient) || !isLoopback(cfg.node.ListenPeer) {
 		log.Warn("clients and nodes are not authenticated: keep strangers off these addresses",
@@ -71,6 +73,16 @@ func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
 		return fmt.Errorf("listen-client: %w", err)
 	}
 	defer ln.Close() // closed twice after a good end
+	respLns, err := cfg.resp.listenAll()
+	if err != nil {
+		return err
+	}
+	for _, ln := range respLns {
+		defer ln.Close() // closed twice after a good end
+	}
+	if len(cfg.resp.ignored) > 0 {
+		log.Warn("directives of disque-conf that mean nothing here", zap.Strings("directives", cfg.resp.ignored))
+	}
 
 	cfg.node.Version = version()
 	cfg.node.Logger = log
@@ -82,19 +94,31 @@ func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
 	if err != nil {
 		return errors.Join(err, node.Close(context.Background()))
 	}
-	served := make(chan error, 1)
+	asked := make(chan struct{}, 1)
+	resp := newRespServer(cfg, node, log, level, func() {
+		select {
+		case asked <- struct{}{}:
+		default: // it stops already
+		}
+	})
+	served := make(chan error, 1+len(respLns))
 	go func() { served <- server.Serve(ln) }()
+	for _, ln := range respLns {
+		go func() { served <- resp.Serve(ln) }()
+	}
 	log.Info("node runs", zap.String("name", cfg.node.Name), zap.String("version", version()), zap.Int("pid", os.Getpid()),
-		zap.String("client", ln.Addr().String()), zap.String("peer", cfg.node.ListenPeer), zap.String("data-dir", cfg.node.DataDir))
+		zap.String("client", ln.Addr().String()), zap.String("resp", cfg.resp.listen), zap.String("peer", cfg.node.ListenPeer), zap.String("data-dir", cfg.node.DataDir))
 
 	var failed error
 	select {
 	case s := <-signals:
 		log.Info("stopping; a second signal ends at once", zap.Stringer("signal", s))
+	case <-asked:
+		log.Info("stopping, because a client asked for it")
 	case <-node.Done():
 		failed = fmt.Errorf("the node stopped: %w", orClosed(node.Err()))
 	case err := <-served:
-		failed = fmt.Errorf("serve %s: %w", cfg.listenClient, orClosed(err))
+		failed = fmt.Errorf("serve clients: %w", orClosed(err))
 	}
 	if failed != nil {
 		log.Error("stopping", zap.Error(failed))
@@ -104,7 +128,7 @@ func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
 	stopped := make(chan error, 1)
 	go func() {
 		// The order matters: requests under way need the node.
-		stopped <- errors.Join(server.Close(ctx), node.Close(ctx))
+		stopped <- errors.Join(closeFronts(ctx, server, resp), node.Close(ctx))
 	}()
 	select {
 	case err = <-stopped:
@@ -119,6 +143,13 @@ func serve(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// closeFronts closes both at the same time: each waits for its clients.
+func closeFronts(ctx context.Context, server *httpapi.Server, resp *respapi.Server) error {
+	closed := make(chan error, 1)
+	go func() { closed <- resp.Close(ctx) }()
+	return errors.Join(server.Close(ctx), <-closed)
 }
 
 // newServer makes the front end. /metrics shows the process's own registry,
@@ -148,7 +179,8 @@ func orClosed(err error) error {
 	return err
 }
 
-func newLogger(cfg serveConfig) *zap.Logger {
+// newLogger also returns what changes its level.
+func newLogger(cfg serveConfig) (*zap.Logger, *zap.AtomicLevel) {
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	enc.TimeKey = "time"
@@ -159,5 +191,6 @@ func newLogger(cfg serveConfig) *zap.Logger {
 		enc.ConsoleSeparator = " "
 		encoder = zapcore.NewConsoleEncoder(enc)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), cfg.logLevel))
+	level := zap.NewAtomicLevelAt(cfg.logLevel)
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)), &level
 }

@@ -21,6 +21,7 @@ import (
 type serveConfig struct {
 	node         raftnode.Config // without Version and Logger
 	listenClient string
+	resp         respConfig
 	maxBody      int64
 	fast         bool // consistency of requests that do not say one
 	logLevel     zapcore.Level
@@ -40,8 +41,10 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("name", "string", "n1", "name of the node, unique in its cluster")
 	text("data-dir", "dir", "./raftq-data", "where everything is kept")
 	text("listen-client", "host:port", "127.0.0.1:8080", "REST for clients")
+	text("listen-resp", "host:port", "127.0.0.1:7711", "Disque's protocol for clients; empty = off")
 	text("listen-peer", "host:port", "127.0.0.1:9080", "the other nodes")
 	text("advertise-client", "host:port", "", "how others reach listen-client (default: listen-client)")
+	text("advertise-resp", "host:port", "", "how others reach listen-resp (default: listen-resp)")
 	text("advertise-peer", "URL", "", "how others reach listen-peer (default: as in initial-cluster, else http://listen-peer)")
 	text("initial-cluster", "list", "", "first members, the same list on each: n1=http://h1:9080,n2=… (default: this node alone)")
 	text("cluster-token", "string", "raftq", "tells clusters apart that could reach each other; the same on each first member")
@@ -53,6 +56,11 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("max-memory", "size", "0", "limit of the queues' memory, the smallest of all nodes will count; 0 = none (not enforced yet)")
 	text("max-body", "size", "1MiB", "largest job body, at most "+formatSize(fsm.BodyMax))
 	text("consistency", "strong|fast", "strong", "consistency of requests that do not say one")
+	text("resp-unixsocket", "file", "", "Disque's protocol on this socket, too")
+	text("resp-unixsocketperm", "octal", "700", "permissions of resp-unixsocket")
+	text("resp-password", "string", "", "what AUTH must say before anything else is done over RESP; better in the environment or the file")
+	text("resp-debug", kindBool, "false", "allow DEBUG FLUSHALL, which deletes all queues")
+	text("disque-conf", "file", "", "a disque.conf: what applies is used where nothing else says it, the rest is named in a warning")
 	text("wal-archive", "dir", "", "keep released log segments there instead of deleting them (for tests)")
 	text("insecure", kindBool, "false", "allow listen-client on an address that others can reach, although nobody is authenticated")
 	text("log-level", "level", "info", "debug, info, warn or error")
@@ -90,6 +98,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 			WALArchive:      r.text("wal-archive"),
 		},
 		listenClient: r.address("listen-client"),
+		resp:         r.resp(),
 		maxBody:      r.size("max-body"),
 		fast:         r.oneOf("consistency", "strong", "fast") == "fast",
 		logLevel:     r.level("log-level"),
@@ -105,7 +114,10 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 	if cfg.maxBody < 1 || cfg.maxBody > fsm.BodyMax {
 		return cfg, fmt.Errorf("max-body: %s is not within 1 B and %s", settings["max-body"], formatSize(fsm.BodyMax))
 	}
-	return cfg, checkNode(&cfg.node, cfg.listenClient)
+	if err := checkNode(&cfg.node, cfg.listenClient); err != nil {
+		return cfg, err
+	}
+	return cfg, cfg.resp.check(&cfg.node, insecure)
 }
 
 // checkNode checks what the settings mean together and fills in what follows
