@@ -17,6 +17,7 @@ func (m *Machine) Check() error {
 	c.checkTopics()
 	c.checkWaiters()
 	c.checkAttempts()
+	c.checkGroups()
 	c.checkSums()
 	c.checkTombs()
 	c.checkKeys()
@@ -61,7 +62,7 @@ func (c *checker) checkQueues() {
 		c.queues[number] = &counters{}
 		c.want(q.number == number, "queue %d is listed as %d", q.number, number)
 		c.want(q.stamp <= m.stamp, "queue %q has stamp %d of the future, machine %d", q.name, q.stamp, m.stamp)
-		c.want(q.handable() == 0 || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
+		c.want(!q.handable() || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
 		c.want(q.made || q.jobs() == 0, "queue %q was never made and has %d jobs", q.name, q.jobs())
 		c.want(q.made || q.waiters.Len() > 0 || q.dedups > 0, "queue %q has no reason to be", q.name)
 		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0 || q.keeps(), "queue %q is idle without a timer", q.name)
@@ -111,7 +112,7 @@ func (c *checker) checkJobs() {
 		c.want(it.deliveries <= it.grant && it.lastIndex <= m.index && it.fence <= m.index && it.stamp <= m.stamp, "job %v is ahead of its machine: %+v", id, *it.job)
 		c.want((it.state == stateDead || it.moved()) == (it.rare != nil && it.rare.deadReason != reasonNone), "job %v in state %s: dead reason", id, stateNames[it.state])
 		tree := &q.rest
-		ord := it.order()
+		ord := it.readyOrder()
 		if it.state == stateReady {
 			tree = &q.ready
 		} else if it.state != stateDead || it.rare != nil {
@@ -120,7 +121,7 @@ func (c *checker) checkJobs() {
 		k, ok := tree.Get(ord)
 		c.want(ok && k == it.key, "job %v in state %s is not in its tree", id, stateNames[it.state])
 		kind, timed := it.timer()
-		c.want(timed == (it.dueMs != 0), "job %v in state %s is due at %d", id, stateNames[it.state], it.dueMs)
+		c.want(timed == (it.dueMs != 0) || it.state == stateReady && it.dueMs <= m.now+1, "job %v in state %s is due at %d", id, stateNames[it.state], it.dueMs)
 		if timed {
 			c.wantTimer(timer{it.dueMs, kind.order(it.seq), it.key})
 		}

@@ -93,6 +93,10 @@ func (m *Machine) relocate(from, to *queue, it jobItem) {
 		m.forcing.Delete(timer{it.expiresMs, timerTTL.order(it.seq), it.key})
 	}
 	it.queue = to.number
+	it.flags &^= flagSlot
+	if name := it.group(); name != "" && from != to {
+		m.restGroup(from, name)
+	}
 	it.seq = m.nextSeq()
 	it.lastIndex = m.index
 	if it.expiresMs != 0 {

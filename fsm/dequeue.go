@@ -55,7 +55,7 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 		n := 0
 		for _, name := range names {
 			if q := m.queueNamed(name); q != nil {
-				n += q.handable()
+				n += q.handableMax()
 			}
 		}
 		g.jobs = m.run.deliveredSlab(min(n, limit))
@@ -63,20 +63,24 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 	bytes := 0
 	for _, name := range names {
 		q := m.queueNamed(name)
-		if q == nil || q.handable() == 0 {
+		if q == nil || !q.handable() {
 			continue
 		}
 		m.dependOnSettings(q)
 		q = m.ownQueue(q)
-		for ; limit > 0 && q.ready.Len() > 0; limit-- {
+		for ; limit > 0; limit-- {
+			k, ok := m.next(q)
+			if !ok {
+				break
+			}
+			it, _ := m.jobs.Get(jobItem{key: k})
 			// An answer that nobody can take is worth nothing: at least one job,
 			// then no more than a batch's bytes.
-			if _, k, _ := q.ready.Min(); bytes > 0 {
-				if it, _ := m.jobs.Get(jobItem{key: k}); bytes+len(it.body) > m.handOutMax {
-					return
-				}
+			if bytes > 0 && bytes+len(it.body) > m.handOutMax {
+				return
 			}
-			bytes += m.handOut(q, g)
+			bytes += max(1, len(it.body))
+			m.handOut(q, it, g)
 		}
 		if limit == 0 {
 			return
@@ -84,12 +88,12 @@ func (m *Machine) fill(names []string, g *grantee, limit int) {
 	}
 }
 
-// handOut leases the first ready job of an owned queue to g, and returns the
-// bytes of its body, 1 for an empty one.
-func (m *Machine) handOut(q *queue, g *grantee) int {
-	_, k, _ := q.ready.Min()
-	it, _ := m.jobs.Get(jobItem{key: k})
+// handOut leases a ready job of an owned queue to g.
+func (m *Machine) handOut(q *queue, it jobItem, g *grantee) {
 	m.depend(it)
+	if e := q.groups.named(it.group()); e != nil {
+		m.run.depends = max(m.run.depends, e.freed)
+	}
 	m.ownJob(&it)
 	leaseMs := g.leaseMs
 	if leaseMs <= 0 {
@@ -115,14 +119,14 @@ func (m *Machine) handOut(q *queue, g *grantee) int {
 		g.given = append(g.given, attemptJob{it.key, it.grant, 1})
 	}
 	m.move(q, it, stateLeased, m.now+leaseMs)
+	m.takeTurn(q, it)
 	q.delivered++
 	m.used(q)
 	m.totals.delivered++
-	m.noteGrant(k, it.grant)
+	m.noteGrant(it.key, it.grant)
 	if g.wanted {
 		g.jobs = append(g.jobs, it.delivered(q))
 	}
-	return max(1, len(it.body))
 }
 
 // depend notes that the op at hand reads a job, before it changes it.

@@ -20,8 +20,7 @@
 // # Invariants
 //
 //   - Only the tree of jobs holds jobs; other indexes hold keys.
-//   - A queue never has both a ready job and a waiter, after any op, unless it is
-//     paused out.
+//   - A queue never has both a job to hand out and a waiter, after any op.
 //   - What indexes hold of a job changes only while the job is in none of them:
 //     between take and place.
 //   - No entry sweeps more than SweepMax jobs, whatever its ops ask for.

@@ -34,6 +34,8 @@ const (
 	// flagQueueTTL: the TTL is the queue's. The id shows what the enqueue said, so
 	// that it is the same whatever the queue's configuration is by then.
 	flagQueueTTL
+	// flagSlot: the job keeps a slot of its group.
+	flagSlot
 	flagsEnd
 )
 
@@ -53,7 +55,7 @@ var reasonNames = [reasonCount]string{"", "max_failures", "at_most_once", "rejec
 type job struct {
 	seq        uint64 // place among all jobs and waiters ever; kept for life
 	enqueuedMs int64
-	dueMs      int64  // delayed: ready then, 0 = held back by a pause; leased: over then; dead: removed then; else 0
+	dueMs      int64  // delayed: ready then, 0 = held back by a pause; leased: over then; dead: removed then; ready: since then, if priorities age; else 0
 	expiresMs  int64  // 0 = no TTL
 	lastIndex  uint64 // of the last change
 	fence      uint64 // index of the last grant
@@ -120,6 +122,7 @@ const (
 
 	attemptCost    = 192
 	attemptJobCost = 24
+	groupCost      = 256
 )
 
 func (r *rare) zero() bool {
@@ -191,7 +194,7 @@ func (j *job) moved() bool {
 // order is the job's place in its queue: priority, then sequence.
 func (j *job) order() uint64 { return uint64(9-j.priority)<<60 | j.seq }
 
-const seqMax = 1<<60 - 1
+const seqMax = 1<<59 - 1
 
 // id returns the id of the job with key k.
 func (j *job) id(k Key) ID {
@@ -298,15 +301,25 @@ func (j *job) heldBack() bool { return j.state == stateDelayed && j.dueMs == 0 }
 // place puts an owned job, new or just taken out, into the trees of its state.
 func (m *Machine) place(q *queue, it jobItem, s jobState) {
 	it.state = s
-	if s != stateLeased {
-		it.flags &^= flagAttempt
+	switch s {
+	case stateLeased:
+		if it.group() != "" {
+			it.flags |= flagSlot
+		}
+	case stateDelayed:
+		it.flags &^= flagAttempt // it keeps its slot while it waits for its retry
+	default:
+		it.flags &^= flagAttempt | flagSlot
 	}
 	q.states[s]++
 	if !q.doomed {
 		m.totals.states[s]++
 	}
 	if s == stateReady {
-		q.ready.Set(it.order(), it.key)
+		if q.settings != nil && q.settings.config.AgingMs > 0 {
+			it.dueMs = m.now
+		}
+		q.ready.Set(it.readyOrder(), it.key)
 		m.touch(q)
 	} else {
 		q.rest.Set(it.restOrder(), it.key)
@@ -316,6 +329,10 @@ func (m *Machine) place(q *queue, it jobItem, s jobState) {
 	}
 	if it.rare != nil || it.heldBack() {
 		m.putAside(q, it)
+		if name := it.group(); name != "" {
+			m.enterGroup(q, it)
+			m.restGroup(q, name)
+		}
 	}
 	if q.settings != nil {
 		m.retime(q)
@@ -331,7 +348,7 @@ func (m *Machine) take(q *queue, it jobItem) {
 		m.totals.states[s]--
 	}
 	if s == stateReady {
-		q.ready.Delete(it.order())
+		q.ready.Delete(it.readyOrder())
 	} else {
 		q.rest.Delete(it.restOrder())
 	}
@@ -340,6 +357,9 @@ func (m *Machine) take(q *queue, it jobItem) {
 	}
 	if it.rare != nil || it.heldBack() {
 		m.takeAside(q, it)
+		if it.group() != "" {
+			m.leaveGroup(q, it)
+		}
 	}
 	if s == stateLeased && it.flags&flagAttempt != 0 {
 		m.leaseEnds(it.key)
@@ -386,6 +406,9 @@ func (m *Machine) drop(q *queue, it jobItem) {
 	m.addBytes(q, -it.bytes())
 	m.freeUnique(q, it)
 	m.ended(it.key)
+	if name := it.group(); name != "" {
+		m.restGroup(q, name)
+	}
 }
 
 // ended tells the replica that a job which it watches is done or dead.

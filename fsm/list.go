@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // JobCursor is a place in a list of jobs: the zero value is its start.
@@ -67,8 +65,10 @@ func (m *Machine) QueueJobs(queue string, states StateSet, desc bool, after JobC
 	}
 	p := m.newPage(states, limit)
 	if states == StateReady {
-		scanKeys(&q.ready, desc, after, p.lookKey)
-	} else if from, ok := after.next(desc); ok {
+		if from, ok := after.next(desc, looseMax); ok {
+			merge(q.deliveryLanes(), from, desc, p.lookKey)
+		}
+	} else if from, ok := after.next(desc, seqMax); ok {
 		merge(q.lanes(states), from, desc, p.lookKey)
 	}
 	if !p.more {
@@ -76,37 +76,23 @@ func (m *Machine) QueueJobs(queue string, states StateSet, desc bool, after JobC
 	}
 	next = JobCursor{p.last.seq, true}
 	if states == StateReady {
-		next.Order = p.last.order()
+		next.Order = p.last.deliveryPlace()
 	}
 	return p.jobs, next, true, CodeOK
 }
 
-// next returns where the list goes on, by sequence; ok is false at its end.
-func (c JobCursor) next(desc bool) (from uint64, ok bool) {
+// next returns where a list goes on whose places go up to last; ok is false at its
+// end.
+func (c JobCursor) next(desc bool, last uint64) (from uint64, ok bool) {
 	switch {
 	case desc && !c.Some:
-		return seqMax, true
+		return last, true
 	case desc:
 		return c.Order - 1, c.Order > 0
 	case !c.Some:
 		return 0, true
 	}
-	return c.Order + 1, c.Order < seqMax
-}
-
-// scanKeys goes through a tree in the order of its keys.
-func scanKeys(t *btree.Map[uint64, Key], desc bool, after JobCursor, look func(uint64, Key) bool) {
-	switch {
-	case desc && !after.Some:
-		t.Reverse(look)
-	case desc && after.Order > 0:
-		t.Descend(after.Order-1, look)
-	case desc:
-	case !after.Some:
-		t.Scan(look)
-	case after.Order+1 != 0:
-		t.Ascend(after.Order+1, look)
-	}
+	return c.Order + 1, c.Order < last
 }
 
 // AllJobs lists the jobs of all queues that are in one of the states, by key.
@@ -124,7 +110,7 @@ func (m *Machine) AllJobs(states StateSet, after Key, limit int) (jobs []JobInfo
 
 // ConsumerJobs lists what a consumer holds, by sequence.
 func (m *Machine) ConsumerJobs(consumer string, after JobCursor, limit int) (jobs []JobInfo, next JobCursor, more bool) {
-	from, ok := after.next(false)
+	from, ok := after.next(false, seqMax)
 	if !ok {
 		return nil, JobCursor{}, false
 	}

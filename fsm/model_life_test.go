@@ -246,7 +246,9 @@ func (m *model) dead(j *mJob, reason string) {
 	m.make(to)
 	j.deadMs, j.source = m.pos.TimeMs, q.name
 	m.seq++
+	m.unslot(j)
 	j.seq, j.queue = m.seq, to
+	m.settleGroup(q, j.group)
 	if j.amo {
 		m.setDue(j, "dead", m.pos.TimeMs+to.deadTTL())
 	} else {
@@ -284,7 +286,11 @@ func (m *model) revive(j *mJob, to string) (holder *mJob) {
 	q := m.open(to)
 	m.make(q)
 	m.seq++
+	m.unslot(j)
 	j.seq, j.queue = m.seq, q
+	if q != from {
+		m.settleGroup(from, j.group)
+	}
 	if j.unique != "" {
 		j.hasUnique, j.uniqueAt = true, m.pos.Index
 	}

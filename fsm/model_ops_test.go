@@ -178,7 +178,7 @@ func (m *model) clone() *model {
 	c := *m
 	queues := map[*mQueue]*mQueue{}
 	jobs := map[*mJob]*mJob{}
-	c.queues, c.jobs, c.dedups, c.attempts = nil, nil, nil, nil
+	c.queues, c.jobs, c.dedups, c.attempts, c.groups = nil, nil, nil, nil, nil
 	for _, q := range m.queues {
 		e := *q
 		queues[q] = &e
@@ -197,6 +197,11 @@ func (m *model) clone() *model {
 			e.jobs = append(e.jobs, &mGiven{jobs[g.job], g.grant, g.holders})
 		}
 		c.attempts = append(c.attempts, &e)
+	}
+	for _, g := range m.groups {
+		e := *g
+		e.queue = queues[g.queue]
+		c.groups = append(c.groups, &e)
 	}
 	for _, d := range m.dedups {
 		e := *d
@@ -307,6 +312,7 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 		if ttl != 0 {
 			j.expires = now + ttl
 		}
+		m.jobs = append(m.jobs, j)
 		if n.DelayMs > 0 {
 			m.setDue(j, "delayed", now+n.DelayMs)
 		} else if n.AtMs > now {
@@ -317,7 +323,6 @@ func (m *model) enqueue(h BatchHeader, op *Enqueue, r *Result) {
 			m.ready(j)
 		}
 		j.hasUnique, j.uniqueAt = n.UniqueKey != "" && m.holderOf(q, n.UniqueKey) == nil, m.pos.Index
-		m.jobs = append(m.jobs, j)
 		r.Items = append(r.Items, ItemResult{ID: j.id()})
 		if n.DedupID != "" && m.dedupOf(q, n.DedupID) == nil {
 			m.seq++

@@ -23,6 +23,7 @@ type model struct {
 	dedups    []*mDedup
 	kept      []*mKept
 	attempts  []*mAttempt
+	groups    []*mGroup
 	members   []Member
 	removed   []mRemoved
 	gone      QueueInfo // what queues that are gone had counted
@@ -59,6 +60,8 @@ type mJob struct {
 	headers                  []Header
 	consumer, err, reason    string
 	group, dedup, unique     string
+	slot                     bool   // of its group
+	since                    int64  // ready, if priorities age
 	hasUnique                bool   // another answered job may have the key
 	uniqueAt                 uint64 // since when it has it
 }
@@ -107,6 +110,7 @@ type mQueue struct {
 	made, doomed bool
 	idle, timer  int64
 	freed        uint64 // see queue.freed
+	loose        uint64 // turn of the jobs without group
 	changed      uint64 // index of the last change of configuration or pause
 	QueueInfo           // the counts of what happened; configuration and pause
 }
@@ -283,6 +287,8 @@ func (m *model) drop(j *mJob) {
 	m.free(j)
 	m.end(j)
 	m.jobs = slices.DeleteFunc(m.jobs, func(e *mJob) bool { return e == j })
+	m.unslot(j)
+	m.settleGroup(j.queue, j.group)
 }
 
 // end notes the end of a job that is watched.
@@ -476,6 +482,7 @@ func (m *model) reap() (budget int) {
 		}
 		q := m.queues[i]
 		list := m.in(q, "ready")
+		slices.SortStableFunc(list, func(a, b *mJob) int { return cmp.Compare(min(len(a.group), 1), min(len(b.group), 1)) })
 		var rest []*mJob
 		for _, s := range []string{"delayed", "leased", "held", "dead"} {
 			rest = append(rest, m.in(q, s)...)
@@ -517,9 +524,18 @@ func (m *model) idleTimer(q *mQueue) {
 }
 
 func (m *model) set(j *mJob, state string) {
+	if state != "leased" || j.state != "leased" {
+		slot := j.slot
+		m.unslot(j)
+		j.slot = j.group != "" && (state == "leased" || state == "delayed" && slot)
+	}
 	j.state = state
-	j.due = 0
+	j.due, j.since = 0, 0
+	if state == "ready" && j.queue.Config.AgingMs > 0 {
+		j.since = m.pos.TimeMs
+	}
 	j.last = m.pos.Index
+	m.settleGroup(j.queue, j.group)
 }
 
 func (m *model) setDue(j *mJob, state string, due int64) {
@@ -592,7 +608,7 @@ func (m *model) serve() {
 
 func (m *model) anyReady(names []string) bool {
 	for _, name := range names {
-		if q := m.find(name); q != nil && !q.PausedOut && len(m.in(q, "ready")) > 0 {
+		if q := m.find(name); q != nil && m.next(q) != nil {
 			return true
 		}
 	}
@@ -603,11 +619,11 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 	bytes := 0
 	for _, name := range names {
 		q := m.find(name)
-		if q == nil || q.PausedOut {
+		if q == nil {
 			continue
 		}
-		for i, j := range m.in(q, "ready") {
-			if i == 0 && len(jobs) < limit {
+		for j := m.next(q); j != nil; j = m.next(q) {
+			if len(jobs) < limit {
 				m.depends = max(m.depends, q.changed)
 			}
 			if len(jobs) == limit || bytes > 0 && bytes+len(j.body) > m.handMax {
@@ -615,6 +631,9 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 			}
 			bytes += max(1, len(j.body))
 			m.depends = max(m.depends, j.last)
+			if g := m.groupOf(q, j.group); g != nil {
+				m.depends = max(m.depends, g.freed)
+			}
 			j.held = lease
 			if j.held <= 0 {
 				j.held = j.lease
@@ -633,6 +652,7 @@ func (m *model) hand(epoch, request uint64, names []string, limit int, lease int
 			j.fence = m.pos.Index
 			j.consumer = consumer
 			m.setDue(j, "leased", m.pos.TimeMs+j.held)
+			m.takeTurn(j)
 			q.Delivered++
 			m.used(q)
 			jobs = append(jobs, j.delivered())

@@ -86,19 +86,11 @@ func (m *Machine) makeRoom(q *queue, bytes int64) bool {
 // oldestReady shows the ready jobs of the lowest priority by sequence, then those
 // of the next, until look returns false.
 func (q *queue) oldestReady(look func(Key) bool) {
-	lanes := q.readyLanes()
-	for i := len(lanes) - 1; i >= 0; i-- {
-		l, more := lanes[i], true
-		l.keys.Ascend(l.base, func(order uint64, k Key) bool {
-			if order > l.base|seqMax {
-				return false
-			}
+	for p, more := uint64(0), true; more && p < 10; p++ {
+		merge(q.readyLanes(p), 0, false, func(_ uint64, k Key) bool {
 			more = look(k)
 			return more
 		})
-		if !more {
-			return
-		}
 	}
 }
 

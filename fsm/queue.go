@@ -47,19 +47,28 @@ type queue struct {
 	freed uint64
 
 	settings  *settings // nil when it was told nothing
+	groups    *groups   // nil while no job with a group is ready or keeps a slot
 	deadBytes int64     // of its dead jobs, part of bytes
 
-	ready   btree.Map[uint64, Key]     // by job.order
+	ready   btree.Map[uint64, Key]     // by job.readyOrder
 	rest    btree.Map[uint64, Key]     // all other jobs, by job.restOrder
 	waiters btree.Map[uint64, *waiter] // by seq; those of sessions that are away are not here
 }
 
-// handable is the number of jobs that a dequeue would find.
-func (q *queue) handable() int {
-	if q.set().pausedOut {
-		return 0
+// handable tells whether a dequeue would find a job.
+func (q *queue) handable() bool {
+	if q.ready.Len() == 0 || q.set().pausedOut {
+		return false
 	}
-	return q.ready.Len()
+	return q.groups == nil || q.ready.Len() > q.groups.ready || q.groups.free(q.groupLimit())
+}
+
+// handableMax is an upper bound of the jobs that a dequeue would find.
+func (q *queue) handableMax() int {
+	if q.groups == nil {
+		return q.ready.Len()
+	}
+	return min(q.ready.Len(), q.ready.Len()-q.groups.ready+q.groups.firsts.Len()*q.groupLimit())
 }
 
 func (q *queue) jobs() int { return q.ready.Len() + q.rest.Len() }
@@ -99,6 +108,7 @@ func (m *Machine) ownQueue(q *queue) *queue {
 	c.ready = fresh(q.ready)
 	c.rest = fresh(q.rest)
 	c.waiters = fresh(q.waiters)
+	c.groups = q.groups.fresh()
 	m.queues.Set(c.number, &c)
 	return &c
 }

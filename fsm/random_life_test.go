@@ -56,6 +56,9 @@ func (w *world) config(t *rapid.T) QueueConfig {
 		MaxLen:      rapid.SampledFrom([]int64{0, 0, 1, 4}).Draw(t, "max len"),
 		MaxBytes:    rapid.SampledFrom([]int64{0, 0, 600, 4000}).Draw(t, "max bytes"),
 		Overflow:    rapid.SampledFrom([]uint8{OverflowReject, OverflowDropOldest}).Draw(t, "overflow"),
+		AgingMs:     rapid.SampledFrom([]int64{0, 0, 1, 700}).Draw(t, "aging"),
+		GroupLimit:  rapid.SampledFrom([]int32{0, 1, 2}).Draw(t, "group limit"),
+		Fair:        rapid.Bool().Draw(t, "fair"),
 		Consistency: uint8(rapid.IntRange(0, 2).Draw(t, "consistency")),
 	}
 	if b := rapid.SampledFrom([][2]int64{{}, {}, {1, 1}, {1, 9}, {500, 3000}}).Draw(t, "backoff"); b[0] > 0 {
@@ -66,7 +69,7 @@ func (w *world) config(t *rapid.T) QueueConfig {
 
 // queueOp is an op that names a queue or a consumer.
 func (w *world) queueOp(t *rapid.T) Op {
-	queue := rapid.SampledFrom(append(testQueues, "e")).Draw(t, "queue")
+	queue := rapid.SampledFrom(append([]string{"e"}, w.queues...)).Draw(t, "queue")
 	upTo := rapid.SampledFrom([]uint64{0, 0, 1, w.m.seq, w.m.seq / 2}).Draw(t, "up to")
 	switch rapid.IntRange(0, 11).Draw(t, "queue op") {
 	case 0, 1, 2:

@@ -23,7 +23,8 @@ type world struct {
 	receipts []Receipt // of all hand-outs ever
 	keys     []Key     // of all jobs ever
 	copies   []keptCopy
-	ops      int // applied
+	queues   []string // few of them let more meet
+	ops      int      // applied
 	checks   int
 }
 
@@ -266,7 +267,7 @@ func (w *world) item2(t *rapid.T) Item { return w.item(t) }
 
 func (w *world) newJob(t *rapid.T) NewJob {
 	return NewJob{
-		Queue:       rapid.SampledFrom(testQueues).Draw(t, "queue"),
+		Queue:       rapid.SampledFrom(w.queues).Draw(t, "queue"),
 		Body:        bytes.Repeat([]byte{byte(rapid.IntRange(0, 255).Draw(t, "fill"))}, rapid.SampledFrom([]int{0, 1, 8, 9, 100, 1024, 1025, 3000}).Draw(t, "length")),
 		Headers:     rapid.SampledFrom([][]Header{nil, nil, {{"a", "1"}, {"b", ""}}}).Draw(t, "headers"),
 		Priority:    rapid.SampledFrom([]uint8{4, 4, 4, 0, 9}).Draw(t, "priority"),
@@ -280,7 +281,7 @@ func (w *world) newJob(t *rapid.T) NewJob {
 		DedupID:     rapid.SampledFrom([]string{"", "", "", "d1", "d2"}).Draw(t, "dedup id"),
 		DedupTTLMs:  rapid.SampledFrom([]int64{0, 0, 1000, 1500, DedupTTLMaxMs}).Draw(t, "window"),
 		UniqueKey:   rapid.SampledFrom([]string{"", "", "", "u1", "u2"}).Draw(t, "unique"),
-		Group:       rapid.SampledFrom([]string{"", "", "g1"}).Draw(t, "group"),
+		Group:       rapid.SampledFrom([]string{"", "", "g1", "g2", "g3"}).Draw(t, "group"),
 	}
 }
 
@@ -348,7 +349,7 @@ func (w *world) plainOp(t *rapid.T, n *testNode) Op {
 		n.request++
 		return &Dequeue{
 			Request:  n.request,
-			Queues:   rapid.SliceOfN(rapid.SampledFrom(testQueues), 0, 3).Draw(t, "queues"),
+			Queues:   rapid.SliceOfN(rapid.SampledFrom(w.queues), 0, 3).Draw(t, "queues"),
 			Max:      rapid.SampledFrom([]int32{0, 1, 1, 2, 5}).Draw(t, "max"),
 			LeaseMs:  rapid.SampledFrom([]int64{0, 0, 1, 500}).Draw(t, "lease"),
 			WaitMs:   rapid.SampledFrom([]int64{0, 1, 1000, 55_000}).Draw(t, "wait"),
@@ -377,7 +378,7 @@ func (w *world) plainOp(t *rapid.T, n *testNode) Op {
 	case 2:
 		return &Alarm{rapid.SampledFrom([]uint8{0, 75, 90, 95, 12}).Draw(t, "disk")}
 	}
-	return &DeleteQueue{rapid.SampledFrom(testQueues).Draw(t, "queue"), rapid.Bool().Draw(t, "force")}
+	return &DeleteQueue{rapid.SampledFrom(w.queues).Draw(t, "queue"), rapid.Bool().Draw(t, "force")}
 }
 
 // memberChange is mostly a change that can be made.
@@ -413,6 +414,7 @@ func TestRandomEntries(t *testing.T) {
 func randomEntries(t *testing.T) (ops int) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
+		w.queues = testQueues[:rapid.SampledFrom([]int{len(testQueues), 1, 2}).Draw(t, "queues")]
 		defer func() { ops += w.ops }()
 		start := func(t *rapid.T, n *testNode) {
 			epoch := (n.epoch>>32+rapid.SampledFrom([]uint64{1, 1, 1, 2, 0}).Draw(t, "boots"))<<32 | rapid.Uint64Range(0, 3).Draw(t, "random")

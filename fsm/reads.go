@@ -51,7 +51,7 @@ func (m *Machine) Bytes() int64 { return m.bytes }
 // AnyReady tells whether a dequeue of these queues would find a job now.
 func (m *Machine) AnyReady(queues []string) bool {
 	for _, name := range queues {
-		if q := m.queueNamed(name); q != nil && q.handable() > 0 {
+		if q := m.queueNamed(name); q != nil && q.handable() {
 			return true
 		}
 	}
@@ -151,12 +151,14 @@ func (m *Machine) oldestReady(q *queue) int64 {
 	oldest := uint64(seqMax)
 	var first Key
 	for p := range uint64(10) {
-		q.ready.Ascend(p<<60, func(order uint64, k Key) bool {
-			if seq := order & seqMax; seq < oldest {
-				oldest, first = seq, k
-			}
-			return false
-		})
+		for _, l := range q.readyLanes(p) {
+			l.keys.Ascend(l.base, func(order uint64, k Key) bool {
+				if seq := order & seqMax; seq < oldest {
+					oldest, first = seq, k
+				}
+				return false
+			})
+		}
 	}
 	if oldest == seqMax {
 		return 0

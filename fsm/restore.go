@@ -145,6 +145,8 @@ func (d *decoder) records(section byte) error {
 			err = d.kept(f)
 		case sectionAttempts:
 			err = d.attempt(f)
+		case sectionGroups:
+			err = d.group(f)
 		case sectionTopics:
 			err = d.topic(f)
 		case sectionSegments:
@@ -394,12 +396,17 @@ func (d *decoder) plausible(k Key, j *job) bool {
 		return false
 	}
 	_, timed := j.timer()
-	if j.heldBack() && m.version < 2 || timed != (j.dueMs != 0) || timed && j.dueMs <= m.now || j.expiresMs != 0 && j.expiresMs <= m.now {
+	since := j.state == stateReady && m.version >= 2 && j.dueMs <= m.now+1 // ready since then
+	if j.heldBack() && m.version < 2 || timed != (j.dueMs != 0) && !since || timed && j.dueMs <= m.now || j.expiresMs != 0 && j.expiresMs <= m.now {
 		return false
 	}
 	h := j.rare.past()
 	// A timer may have fired 1 ms after the time at which its entry stopped.
 	if h.deadMs > m.now+1 || j.moved() && (j.state == stateDead || h.source == "" || h.keepMs <= m.now || j.flags&flagAtMostOnce != 0) {
+		return false
+	}
+	slot := j.flags&flagSlot != 0
+	if slot && (j.group() == "" || j.state != stateLeased && j.state != stateDelayed) || j.state == stateLeased && slot != (j.group() != "") {
 		return false
 	}
 	if j.state == stateLeased && (j.deliveries == 0 || j.heldMs == 0 || j.flags&flagTag == 0) {
@@ -483,7 +490,7 @@ func (d *decoder) addJob(q *restoring, it jobItem) error {
 		m.totals.states[it.state]++
 	}
 	if it.state == stateReady {
-		q.ready = append(q.ready, place{it.order(), it.key})
+		q.ready = append(q.ready, place{it.readyOrder(), it.key})
 	} else {
 		q.rest = append(q.rest, place{it.restOrder(), it.key})
 	}
@@ -497,6 +504,13 @@ func (d *decoder) addJob(q *restoring, it jobItem) error {
 		d.timers = append(d.timers, it.keepTimer())
 	}
 	m.putAside(q.queue, it)
+	if name := it.group(); name != "" && it.counts() {
+		e := q.groups.named(name)
+		if e == nil {
+			e = m.newGroup(q.queue, name, 0)
+		}
+		q.groups.enter(e, it)
+	}
 	return nil
 }
 
@@ -582,7 +596,17 @@ func (q *restoring) build() error {
 	for _, p := range q.rest {
 		q.queue.rest.Load(p.ord, p.key)
 	}
-	if q.handable() > 0 && q.waiters.Len() > 0 {
+	if q.groups != nil {
+		lost := false
+		q.groups.byNumber.Scan(func(_ uint32, e *group) bool {
+			lost = lost || e.turn == 0
+			return !lost
+		})
+		if lost {
+			return fmt.Errorf("queue %q: a group without a turn: %w", q.name, errState)
+		}
+	}
+	if q.handable() && q.waiters.Len() > 0 {
 		return fmt.Errorf("queue %q: ready jobs and waiters: %w", q.name, errState)
 	}
 	ok := q.made || (q.waiters.Len() > 0 || q.dedups > 0) && q.jobs() == 0

@@ -95,6 +95,9 @@ func (s *script) configureOp(o options) *Configure {
 		}},
 		{"maxlen", FieldMaxLen, func(t string) { c.MaxLen = s.num(t) }},
 		{"maxbytes", FieldMaxBytes, func(t string) { c.MaxBytes = s.num(t) }},
+		{"aging", FieldAging, func(t string) { c.AgingMs = s.ms(t) }},
+		{"grouplimit", FieldGroupLimit, func(t string) { c.GroupLimit = int32(s.num(t)) }},
+		{"fair", FieldFair, func(t string) { c.Fair = t == "yes" }},
 		{"overflow", FieldOverflow, func(t string) { c.Overflow = OverflowDropOldest }},
 	} {
 		if v, ok := o.values[f.name]; ok {

@@ -44,7 +44,8 @@ var rewrite = flag.Bool("rewrite", false, "write the scripts' outputs into testd
 //	  redrive Q         to reason max upto
 //	  pause Q [in] [out] until
 //	  configure Q       lease ttl delay failures deadletter deadttl backoff=MIN..MAX
-//	                    maxlen maxbytes overflow=drop create match put
+//	                    maxlen maxbytes overflow=drop aging grouplimit fair=yes|no
+//	                    create match put
 //	  releaseconsumer W upto
 //	  void OP           the op is marked as void
 //	  answered OP       the op is marked as answered

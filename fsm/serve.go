@@ -1,6 +1,7 @@
 package fsm
 
-// touch notes that q got a job or a waiter: serve will look at it.
+// touch notes that q got a job or a waiter, or a slot of a group: serve will look at
+// it.
 func (m *Machine) touch(q *queue) {
 	r := &m.run
 	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed || q.set().pausedOut {
@@ -12,7 +13,7 @@ func (m *Machine) touch(q *queue) {
 	r.touched = append(r.touched, q.number)
 }
 
-// serve hands the ready jobs of touched queues to the oldest waiters, each
+// serve hands the jobs of touched queues to the oldest waiters, each
 // filled up to its max from its queues, left to right. Afterwards no queue has
 // both. The oldest waiter of all touched queues comes first, else a younger
 // one could take a job of another queue from under an older one's nose.
@@ -34,18 +35,18 @@ func (m *Machine) serve() {
 	}
 }
 
-// turn lines a queue up with its first waiter, if it has both a ready job and a
-// waiter. Waiters only leave while serve runs, so a turn never comes too late.
+// turn lines a queue up with its first waiter, if it has both a job to hand out
+// and a waiter. Waiters only leave while serve runs, so a turn never comes too late.
 func (m *Machine) turn(number uint32) {
 	if w := m.firstWaiter(number); w != nil {
 		m.run.turns.push(turn{w.seq, number})
 	}
 }
 
-// firstWaiter returns the oldest waiter of a queue that has a ready job.
+// firstWaiter returns the oldest waiter of a queue that has a job to hand out.
 func (m *Machine) firstWaiter(number uint32) *waiter {
 	q, ok := m.queues.Get(number)
-	if !ok || q.handable() == 0 {
+	if !ok || !q.handable() {
 		return nil
 	}
 	_, w, _ := q.waiters.Min()

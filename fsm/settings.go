@@ -77,6 +77,7 @@ func (m *Machine) configure(op *Configure) Code {
 	// The index names the change; a second one of the same entry needs another.
 	s.version = max(m.index, s.version+1)
 	m.setSettings(q, s)
+	m.touch(q) // groups may have more slots
 	if r := m.run.result; r != nil {
 		r.Version = s.version
 	}

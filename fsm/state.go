@@ -31,6 +31,7 @@ const (
 	sectionDedup    = 8
 	sectionKept     = 9
 	sectionAttempts = 10
+	sectionGroups   = 11
 	sectionRemoved  = 16
 	sectionTopics   = 20
 	sectionSegments = 21
@@ -145,6 +146,7 @@ func (m *Machine) Encode(w io.Writer) error {
 	m.encodeDedup(e)
 	m.encodeKept(e)
 	m.encodeAttempts(e)
+	m.encodeGroups(e)
 	e.open(sectionRemoved)
 	for _, r := range m.removed {
 		e.u64(r.id)

@@ -19,7 +19,8 @@ func (m *Machine) save() savepoint {
 func (m *Machine) failed(s savepoint) bool { return m.run.failures > s.failures }
 
 // undo makes the machine what it was. What the chain was told of the attempt
-// stays in it: it is the same on all nodes.
+// stays in it: it is the same on all nodes. What was swept counts as swept, because
+// an entry does not do more for being in vain.
 func (m *Machine) undo(s savepoint) {
 	r := m.run
 	*m = *s.machine
