@@ -72,6 +72,7 @@ type core struct {
 	leaving        bool
 	expelled       bool // removed, see expel
 	retreat        bool // clients should go elsewhere: told to the others, nothing is refused
+	handing        bool // leadership is on its way elsewhere: raft takes no proposals
 
 	lastAppended uint64 // highest index handed to the log writer
 	commit       uint64 // raft's commit index, as of the last Ready
@@ -125,7 +126,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
-	c.rn = &rawNode{RawNode: rn, stirred: true, due: true}
+	c.rn = &rawNode{RawNode: rn, id: cfg.id, stirred: true, due: true}
 	st := c.rn.BasicStatus()
 	c.term, c.role, c.leader, c.commit = st.GetTerm(), st.RaftState, st.Lead, st.GetCommit()
 	c.lastAppended, _ = cfg.storage.LastIndex()
@@ -292,6 +293,9 @@ func (c *core) flush() {
 			c.pack()
 			c.propose()
 			c.proposeChange()
+			if !c.mayHold() {
+				c.rn.settle()
+			}
 			if !c.rn.HasReady() {
 				break
 			}
@@ -301,6 +305,9 @@ func (c *core) flush() {
 		c.observe()
 		waiting := len(c.origin.waiting)
 		c.settleReads()
+		if !c.mayHold() {
+			c.rn.settle()
+		}
 		// A ReadIndex that began, or a dequeue that is to be packed after all, must
 		// not wait for the next turn.
 		if c.fail != nil || !c.rn.HasReady() && len(c.origin.waiting) == waiting {
@@ -363,7 +370,7 @@ func (c *core) appendEntries(m *pb.Message) {
 		c.provenBy(c.lastAppended)
 	}
 	job.base = c.clock.base.TimeBase
-	c.speculate(ents)
+	c.speculate(c.notAhead(ents))
 	c.appends = append(c.appends, job)
 	c.outbox.add(job)
 }
@@ -402,7 +409,7 @@ func (c *core) observe() {
 	}
 	c.rn.stirred = false
 	st := c.rn.BasicStatus()
-	c.commit = st.GetCommit()
+	c.commit, c.handing = st.GetCommit(), st.LeadTransferee != 0
 	if st.GetTerm() == c.term && st.RaftState == c.role && st.Lead == c.leader {
 		return
 	}

@@ -46,6 +46,7 @@
 //	speculate.go a leader's machine ahead of the commit, and back
 //	fast.go      answers before the commit
 //	status.go    what members tell each other, and show
+//	rawnode.go   raft, asked no more than needed, given proposals together
 //	outbox.go    what leaves the core, and when
 //	node.go      goroutines and mailboxes around the core
 //	turn.go      who runs the core

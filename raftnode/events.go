@@ -77,6 +77,23 @@ type (
 	failed struct{ err error }
 )
 
+// canWait tells whether an event only says that entries are safe: on a leader for
+// whose entries nobody waits it can wait for the next turn.
+func canWait(e any) bool {
+	switch e := e.(type) {
+	case appended:
+		return true
+	case received:
+		switch e.m.GetType() {
+		case pb.MsgAppResp:
+			return !e.m.GetReject()
+		case pb.MsgHeartbeatResp:
+			return len(e.m.GetContext()) == 0
+		}
+	}
+	return false
+}
+
 // appendJob is one MsgStorageAppend for the log writer.
 type appendJob struct {
 	m       *pb.Message
@@ -113,4 +130,5 @@ type outputs struct {
 	members   []fsm.Member // the committed table, when it has changed
 	gone      []uint64     // removed members that nobody needs any more
 	wakeAt    int64        // boot ns: step then, something is kept back; 0 = nothing is
+	lazy      bool         // nobody waits: what canWait says may wait for the next step
 }

@@ -148,28 +148,37 @@ func (c *core) ownBatch(ops ...fsm.Op) {
 	c.lead.props = append(c.lead.props, c.stamped(fsm.EncodeBatch(fsm.BatchHeader{Term: c.lead.term}, ops...)))
 }
 
-// propose steps what was taken in this turn. A batch counts only when raft has
-// appended it.
+// propose brings what was taken in this turn into the log. A batch counts only when
+// raft has appended it, or is sure to.
 func (c *core) propose() {
 	l := c.lead
 	if l == nil {
 		return
 	}
 	c.leading()
-	if len(l.props) == 0 {
+	for len(l.props) > 0 {
+		props := l.props
+		l.props = nil
+		if !c.speculateAhead(props) {
+			c.stepProps(props)
+		}
+		l.undo = l.undo[:0]
+	}
+}
+
+func (c *core) stepProps(props []*pb.Entry) {
+	l := c.lead
+	err := c.rn.Step(&pb.Message{Type: pb.MsgProp.Enum(), From: new(c.cfg.id), Entries: props})
+	if err == nil {
 		return
 	}
-	err := c.rn.Step(&pb.Message{Type: pb.MsgProp.Enum(), From: new(c.cfg.id), Entries: l.props})
-	if err != nil {
-		for i := len(l.undo) - 1; i >= 0; i-- {
-			l.next[l.undo[i].origin] = l.undo[i].was
-		}
-		l.ticked = false
-		clear(l.away)
-		c.stats.dropped += uint64(len(l.props))
-		c.log.Debug("raft took no proposal", zap.Int("batches", len(l.props)), zap.Error(err))
+	for i := len(l.undo) - 1; i >= 0; i-- {
+		l.next[l.undo[i].origin] = l.undo[i].was
 	}
-	l.props, l.undo = nil, l.undo[:0]
+	l.ticked = false
+	clear(l.away)
+	c.stats.dropped += uint64(len(props))
+	c.log.Debug("raft took no proposal", zap.Int("batches", len(props)), zap.Error(err))
 }
 
 // leaderTick proposes what only time brings: due timers, and nodes that do not

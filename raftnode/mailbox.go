@@ -15,7 +15,11 @@ type mailbox struct {
 	bytes    int
 	events   []any
 	closed   bool
+	told     bool // the core's goroutine is to look; until it does nobody tells it again
 	wake     chan struct{}
+	// lazy: nobody waits for anything, so what can wait does until the next turn,
+	// with the next tick at the latest.
+	lazy atomic.Bool
 
 	// What the core has taken but not packed; it publishes them after each step.
 	queued      atomic.Int64
@@ -41,9 +45,10 @@ func (b *mailbox) submit(r *request, wake bool) *fsm.Error {
 	}
 	b.requests = append(b.requests, r)
 	b.bytes += r.bytes
-	n := len(b.requests) + len(b.events)
+	wake = wake && !b.told
+	b.told = b.told || wake
 	b.mu.Unlock()
-	if n == 1 && wake {
+	if wake {
 		b.signal()
 	}
 	return nil
@@ -57,9 +62,10 @@ func (b *mailbox) post(e any) bool {
 		return false
 	}
 	b.events = append(b.events, e)
-	n := len(b.requests) + len(b.events)
+	wake := !b.told && !(b.lazy.Load() && canWait(e))
+	b.told = b.told || wake
 	b.mu.Unlock()
-	if n == 1 {
+	if wake {
 		b.signal()
 	}
 	return true
@@ -86,7 +92,7 @@ func (b *mailbox) take(events []any, requests []*request) ([]any, []*request) {
 	b.mu.Lock()
 	events, b.events = b.events, events[:0]
 	requests, b.requests = b.requests, requests[:0]
-	b.bytes = 0
+	b.bytes, b.told = 0, false
 	b.mu.Unlock()
 	return events, requests
 }

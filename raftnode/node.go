@@ -128,6 +128,7 @@ func Open(cfg Config) (*Node, error) {
 
 // perform does what a step asked for.
 func (n *Node) perform(out *outputs) {
+	n.box.lazy.Store(out.lazy) // before anything that leads to events
 	for _, r := range out.done {
 		r.done <- struct{}{}
 	}
@@ -193,7 +194,7 @@ func (n *Node) publish() {
 // end answers everybody who waits and says why the replica ended. n.turn is held.
 func (n *Node) end(err error) {
 	n.ended = true
-	n.perform(n.core.flushOut())
+	n.perform(n.core.last())
 	events, requests := n.box.close()
 	c := n.core
 	refuse := func(r *request) {

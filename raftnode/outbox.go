@@ -10,13 +10,14 @@ import (
 // outbox is what is to go to the log writer and to the peers. It leaves at the
 // end of the turn, with one exception: while a leader has only entries under way
 // whose requests are all answered, nobody waits for it, and it is kept for up to
-// holdNs. A connection that sends fast requests makes an entry with each; so many
-// of them share an append, a message to each peer, and an fsync on every node.
+// holdNs, and so are proposals (see rawNode). A connection that sends fast requests
+// makes an entry with each; so many of them share an append, a message to each peer,
+// and an fsync on every node.
 //
 // What is kept is only late, as on a slow disk or network, and in order: raft has
-// handed it out, the machine has applied the entries, and all rules about both
-// are as they were. If the process ends before it leaves, its fast answers may be
-// lost; that holds until a majority has them anyway.
+// handed it out, and all rules about it are as they were. If the process ends before
+// it leaves, its fast answers may be lost; that holds until a majority has them
+// anyway.
 type outbox struct {
 	sends   []*pb.Message
 	sizes   []int // payload of sends[i]
@@ -82,35 +83,38 @@ func (c *core) awaits(a *fsm.Applied, answered bool) {
 	b.waiters = waiters
 }
 
-// mayHold tells whether nobody waits for what is in the outbox. What someone
-// waited for counts until it is confirmed and the peers have been told: its origin
-// may be one of them.
+// mayHold tells whether nobody waits for what is kept back, and its time is not
+// over. What someone waited for counts until it is confirmed and the peers have been
+// told: its origin may be one of them.
 func (c *core) mayHold() bool {
 	b := &c.outbox
-	return c.spec.on && c.role == raft.StateLeader && !b.urgent && b.awaited <= b.told && b.bytes < holdBytesMax &&
-		len(c.reads.list) == 0 && !c.leaving && !c.muted && c.fail == nil
+	return c.spec.on && c.role == raft.StateLeader && !b.urgent && b.awaited <= b.told && b.bytes+c.spec.bytes < holdBytesMax &&
+		(b.since == 0 || c.now.boot-b.since < holdNs) && len(c.reads.list) == 0 && !c.leaving && !c.muted && c.fail == nil
 }
 
 // release moves the outbox to the outputs, or says when it will be.
 func (c *core) release() {
 	b, o := &c.outbox, &c.out
-	if len(b.sends)+len(b.appends) > 0 && c.mayHold() {
+	if len(b.sends)+len(b.appends)+len(c.rn.props) > 0 && c.mayHold() {
 		if b.since == 0 {
 			b.since = c.now.boot
 		}
-		if c.now.boot-b.since < holdNs {
-			o.wakeAt = b.since + holdNs
-			return
-		}
+		o.wakeAt, o.lazy = b.since+holdNs, true
+		return
 	}
 	o.sends, b.sends = b.sends, o.sends
 	o.appends, b.appends = b.appends, o.appends
 	b.sizes, b.bytes, b.urgent, b.since, b.told = b.sizes[:0], 0, false, 0, c.confirmed.Index
+	o.lazy = c.mayHold()
 }
 
-// flushOut moves the outbox to the outputs, and nothing else: the replica ends.
-func (c *core) flushOut() *outputs {
-	c.out = outputs{sends: c.outbox.sends, appends: c.outbox.appends}
-	c.outbox = outbox{}
+// last returns what is kept back: the replica ends.
+func (c *core) last() *outputs {
+	c.out = outputs{}
+	c.leaving = true // so nothing is kept
+	if c.fail == nil {
+		c.flush()
+	}
+	c.release()
 	return &c.out
 }

@@ -1,25 +1,57 @@
 package raftnode
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
 // rawNode is raft's RawNode, which remembers whether it was given anything since it
-// was last asked. Asking is cheap next to a commit, and half of a turn that only
-// answers a fast request.
+// was last asked, and takes proposals together. Both are cheap next to a commit, and
+// two thirds of a turn that only answers a fast request.
+//
+// Proposals are held until raft is given anything else, or settle is called. Raft
+// is deterministic and sees the same entries in the same order with nothing in
+// between, so it cannot tell the difference: they get the indexes that they would
+// have got one by one, and are refused for no other reason.
 //
 // Every method that gives raft something is here; what only asks goes through.
 type rawNode struct {
 	*raft.RawNode
-	stirred bool // role, term, leader or commit index may be others than observe has seen
-	due     bool // there may be a Ready
+	id      uint64
+	stirred bool        // role, term, leader or commit index may be others than observe has seen
+	due     bool        // there may be a Ready
+	props   []*pb.Entry // held
 }
 
-func (r *rawNode) stir() { r.stirred, r.due = true, true }
+// calm tells whether raft has nothing to say but for held proposals, so that the
+// log's end is known.
+func (r *rawNode) calm() bool { return !r.stirred && !r.due }
+
+// hold takes proposals that raft will not refuse.
+func (r *rawNode) hold(ents []*pb.Entry) { r.props = append(r.props, ents...) }
+
+// settle gives raft what is held.
+func (r *rawNode) settle() {
+	if len(r.props) == 0 {
+		return
+	}
+	m := &pb.Message{Type: pb.MsgProp.Enum(), From: new(r.id), Entries: r.props}
+	r.props, r.due = nil, true
+	if err := r.RawNode.Step(m); err != nil {
+		panic(fmt.Sprintf("BUG: raft refuses %d entries that the machine has applied: %v", len(m.GetEntries()), err))
+	}
+}
+
+func (r *rawNode) stir() {
+	r.settle()
+	r.stirred, r.due = true, true
+}
 
 // Step takes a message. A leader's own proposal changes nothing that observe sees.
 func (r *rawNode) Step(m *pb.Message) error {
+	r.settle()
 	if m.GetType() != pb.MsgProp {
 		r.stirred = true
 	}

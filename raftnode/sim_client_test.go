@@ -91,8 +91,8 @@ func (c *simClient) next() {
 		c.settle(n, timeout)
 	case len(w.check.jobs)-w.acked() > 60:
 		c.dequeue(n, timeout)
-	case r.IntN(2) == 0:
-		c.enqueue(n, timeout)
+	case r.IntN(2) == 0, w.opt.eager && len(w.check.jobs)-w.acked() < 40:
+		c.enqueue(n, timeout) // an eager world keeps a stock, so that fast dequeues find what is committed
 	default:
 		c.dequeue(n, timeout)
 	}

@@ -71,7 +71,7 @@ func (w *world) fault(k faultKind) {
 	case faultKill:
 		w.killFor(any, lasts, false)
 	case faultKillLeader:
-		w.killFor(w.leader(), lasts, false)
+		w.killHolding(lasts, 100)
 	case faultKillMost, faultKillAll:
 		all := w.live()
 		for i, p := range r.Perm(len(all)) {
@@ -87,7 +87,12 @@ func (w *world) fault(k faultKind) {
 		w.pause(any, lasts)
 	case faultPauseLeader:
 		w.pause(w.leader(), lasts)
-	case faultPartition, faultIsolateLeader:
+	case faultIsolateLeader:
+		if w.opt.eager {
+			lasts += 2 * w.opt.election // until another one leads
+		}
+		w.partition(k, lasts)
+	case faultPartition:
 		w.partition(k, lasts)
 	case faultJump:
 		w.stats.Jumps++
@@ -175,6 +180,17 @@ func (w *world) killFor(n *simNode, ns int64, reboot bool) {
 			n.start()
 		}
 	})
+}
+
+// killHolding kills the leader, in an eager world at a moment when it keeps back
+// what it has answered, if one comes soon.
+func (w *world) killHolding(ns int64, tries int) {
+	n := w.leader()
+	if w.opt.eager && tries > 0 && (!n.up || len(n.core.outbox.appends)+len(n.core.rn.props) == 0) {
+		w.after(200e3, func() { w.killHolding(ns, tries-1) })
+		return
+	}
+	w.killFor(n, ns, false)
 }
 
 // mayReboot: log time's promise holds while a majority keeps its boot, so a

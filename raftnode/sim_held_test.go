@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
@@ -28,10 +29,19 @@ func (s *script) fastBurst(l *simNode, k int) []*simOp {
 		}
 		ops = append(ops, o)
 	}
-	if n := len(l.core.outbox.appends); n != k {
-		s.failf("%d appends are kept back, not %d", n, k)
+	if n := kept(l); n != k {
+		s.failf("%d entries are kept back, not %d", n, k)
 	}
 	return ops
+}
+
+// kept is how many entries a leader keeps back.
+func kept(l *simNode) int {
+	n := len(l.core.rn.props)
+	for _, j := range l.core.outbox.appends {
+		n += len(j.m.GetEntries())
+	}
+	return n
 }
 
 // TestHeldTogether proves that entries nobody waits for share an append and a
@@ -50,7 +60,7 @@ func TestHeldTogether(t *testing.T) {
 		}
 		began := s.now
 		ops := s.fastBurst(l, 8)
-		s.until(holdNs+500e3, "what is kept back leaves", func() bool { return len(l.core.outbox.appends) == 0 })
+		s.until(holdNs+500e3, "what is kept back leaves", func() bool { return kept(l) == 0 })
 		if kept := s.now - began; kept < holdNs {
 			s.failf("it left after %s", ms(kept))
 		}
@@ -102,7 +112,7 @@ func TestHeldLeavesAtOnce(t *testing.T) {
 				began := s.now
 				s.fastBurst(l, 2)
 				o := need(s, l)
-				s.until(holdNs*6/10, "what is kept back leaves", func() bool { return len(l.core.outbox.appends) == 0 })
+				s.until(holdNs*6/10, "what is kept back leaves", func() bool { return kept(l) == 0 })
 				if s.now-began >= holdNs {
 					s.failf("it left when its time was over")
 				}
@@ -124,8 +134,8 @@ func TestHandoutLeavesAtOnce(t *testing.T) {
 		s.pass(50e6)
 		e := s.fastEnqueue(l, "q0")
 		s.until(200e3, "fast answer", func() bool { return e.outcome != pending })
-		if !e.req.res.Fast || len(l.core.outbox.appends) != 0 {
-			s.failf("answered fast: %v; %d appends are kept back", e.req.res.Fast, len(l.core.outbox.appends))
+		if !e.req.res.Fast || kept(l) != 0 {
+			s.failf("answered fast: %v; %d entries are kept back", e.req.res.Fast, kept(l))
 		}
 		s.answered(d)
 		if len(d.req.res.Jobs) != 1 {
@@ -142,14 +152,14 @@ func TestHandoutLeavesAtOnce(t *testing.T) {
 func TestHeldIsLostWithItsNode(t *testing.T) {
 	newScript(t, func(s *script) {
 		l := s.leader()
-		kept := s.fastBurst(l, 3)
+		safe := s.fastBurst(l, 3)
 		s.pass(50e6)
 		lost := s.fastBurst(l, 3)
 		l.kill()
 		s.until(10e9, "another leader", func() bool { n := s.leader(); return n.up && n.core.leading() })
 		l.start()
 		s.until(10e9, "the node is back", func() bool { return l.core.origin.registered && l.at == s.check.last() })
-		for _, o := range kept {
+		for _, o := range safe {
 			if o.effectAt == 0 {
 				s.failf("%v is lost", o)
 			}
@@ -160,6 +170,72 @@ func TestHeldIsLostWithItsNode(t *testing.T) {
 				s.failf("%v: entry %d, fate knows batches up to %d", o, o.effectAt, last)
 			}
 		}
+	})
+}
+
+// TestHeldBeforeTransfer: leadership is handed on while a leader holds proposals that
+// its machine has applied already. Raft takes them before it hears of the transfer,
+// which it would refuse them for; what comes after goes to the next leader.
+func TestHeldBeforeTransfer(t *testing.T) {
+	newScript(t, func(s *script) {
+		l := s.leader()
+		s.answered(s.enqueue(l, "q0"))
+		s.pass(50e6)
+		ops := s.fastBurst(l, 3)
+		if len(l.core.rn.props) == 0 {
+			s.failf("no proposal is held")
+		}
+		l.post(transferAsked{})
+		s.until(1e6, "the transfer begins", func() bool { return l.core.handing })
+		if l.core.lastAppended < ops[2].req.res.Position.Index {
+			s.failf("the transfer has overtaken what was held")
+		}
+		late := s.fastEnqueue(l, "q0")
+		s.until(10e9, "another leader", func() bool { n := s.leader(); return n != l && n.core.leading() })
+		s.answered(late)
+		s.until(10e9, "all is in the log", func() bool { return late.effectAt != 0 && ops[2].effectAt != 0 })
+		for i, o := range ops {
+			if o.effectAt != ops[0].effectAt+uint64(i) || o.effectAt != o.req.res.Position.Index {
+				s.failf("%v was answered at %d and is entry %d", o, o.req.res.Position.Index, o.effectAt)
+			}
+		}
+	})
+}
+
+// TestHeldByDeposedLeader: a leader that was cut off hears of its successor while it
+// holds proposals. It goes back to what is committed, and they are proposed again.
+func TestHeldByDeposedLeader(t *testing.T) {
+	newScript(t, func(s *script) {
+		l := s.leader()
+		s.answered(s.enqueue(l, "q0"))
+		s.pass(50e6)
+		s.isolate(l)
+		s.until(10e9, "another leader", func() bool { n := s.leader(); return n != l && n.core.leading() })
+		if l.core.role != raft.StateLeader {
+			s.failf("the old leader knows already: %s", l.describe())
+		}
+		ops := s.fastBurst(l, 3)
+		s.pass(50e6) // these are in its log
+		n := s.leader()
+		var app *pb.Message
+		s.net.hold = func(from, to *simNode, m *pb.Message) bool {
+			if from == n && to != l && m.GetType() == pb.MsgHeartbeat {
+				app = m
+			}
+			return false
+		}
+		s.until(1e9, "a heartbeat of the new leader", func() bool { return app != nil })
+		ops = append(ops, s.fastBurst(l, 3)...)
+		beat := &pb.Message{Type: pb.MsgHeartbeat.Enum(), From: app.From, To: new(l.id), Term: app.Term, Commit: new(uint64(0))}
+		l.receive(beat)
+		s.until(200e3, "the old leader steps down", func() bool { return l.core.role != raft.StateLeader })
+		if i := l.core.machine.Position().Index; i != l.core.confirmed.Index || kept(l) != 0 {
+			s.failf("its machine is at %d, committed is %d, and %d entries are kept back", i, l.core.confirmed.Index, kept(l))
+		}
+		s.net.heal()
+		s.until(10e9, "all is in the log", func() bool {
+			return !slices.ContainsFunc(ops, func(o *simOp) bool { return o.effectAt == 0 })
+		})
 	})
 }
 

@@ -39,6 +39,7 @@ type simNode struct {
 	reqs    []*request
 	waking  bool
 	wakeAt  int64 // the core's, of the last step
+	lazy    bool  // the same
 	paused  int64 // until; true ns
 	asleep  bool  // no step at all until told: for scripted tests
 	gone    bool  // removed, or its disk is lost: it never comes back
@@ -114,6 +115,7 @@ func (n *simNode) start() {
 	n.writer.marked = n.disk.prune
 	n.held = heldFiles{}
 	n.box, n.reqs, n.waking, n.paused, n.wakeAt = nil, nil, false, 0, 0
+	n.lazy = false
 	n.taken, n.queue, n.group, n.busy = nil, nil, nil, false
 	n.at, n.before = machine.Position().Index, coreStats{}
 	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
@@ -149,7 +151,7 @@ func (n *simNode) kill() {
 	w.log.Named(n.name).Info("killed")
 	n.addStats(&w.stats)
 	n.before = coreStats{}
-	if len(n.core.outbox.appends) > 0 {
+	if len(n.core.outbox.appends)+len(n.core.rn.props) > 0 {
 		w.stats.HeldLost++
 	}
 	n.disk.crash(n.group)
@@ -185,7 +187,9 @@ func (n *simNode) addStats(s *simStats) {
 func (n *simNode) post(e any) {
 	if n.up {
 		n.box = append(n.box, e)
-		n.wake()
+		if !n.lazy || !canWait(e) {
+			n.wake()
+		}
 	}
 }
 
@@ -241,6 +245,7 @@ func (n *simNode) step() {
 // perform does what Node.perform does.
 func (n *simNode) perform(out *outputs) {
 	w := n.w
+	n.lazy = out.lazy
 	if len(out.sends)+len(out.appends)+len(out.done)+len(out.reads) > 0 {
 		w.note('s', uint64(n.i), uint64(len(out.sends)), uint64(len(out.appends)), uint64(len(out.done)), n.core.machine.Position().Index, n.core.machine.Chain())
 	}

@@ -49,6 +49,15 @@ func (s *script) until(ns int64, what string, done func() bool) {
 	}
 }
 
+// isolate cuts a node off.
+func (s *script) isolate(n *simNode) {
+	for _, o := range s.nodes {
+		if o != n {
+			s.net.cut[n.i][o.i], s.net.cut[o.i][n.i] = true, true
+		}
+	}
+}
+
 func (s *script) pass(ns int64) { s.run(ns, func() bool { return false }) }
 
 func (s *script) call(n *simNode, k opKind, op func(o *simOp) fsm.Op) *simOp {

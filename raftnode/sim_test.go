@@ -203,7 +203,7 @@ func (s simStats) vacuous(t *testing.T) {
 		{"answered OK", s.OK}, {"unknown outcome", s.Unknown}, {"refusal", s.Refused},
 		{"leader change", s.LeaderChanges}, {"snapshot install", s.Installs}, {"batch sent again", s.Resent},
 		{"fast answer", s.Fast}, {"fast answer lost with its node", s.FastLost}, {"fast dequeue that did not survive", s.Voids}, {"rollback", s.Rollbacks},
-		{"append kept back", s.Held},
+		{"append kept back", s.Held}, {"append kept back and lost with its node", s.HeldLost},
 		{"hand-out given back", s.GivenBack}, {"node away", s.Away}, {"hand-out to a waiter", s.Handouts}, {"hang-up", s.Hangups},
 		{"empty dequeue answered by a read", s.EmptyReads}, {"kill", s.Kills}, {"reboot", s.Reboots}, {"pause", s.Pauses},
 		{"partition", s.Partitions}, {"wall jump", s.Jumps}, {"disk stall", s.Stalls}, {"start from an older snapshot", s.OldSnapshots},

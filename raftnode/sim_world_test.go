@@ -163,10 +163,13 @@ func drawOptions(seed uint64, ops int) simOptions {
 	if chance(0.1) {
 		o.faults = nil
 	}
-	if o.eager = chance(0.25); o.eager {
+	if o.eager = chance(0.3); o.eager {
 		o.fast, o.thinkMax, o.waits, o.reads = 0.97, int64(2+r.IntN(20))*1e6, 0.1, o.reads/10
-		o.faults = append(o.faults, faultKillLeader, faultIsolateLeader)
-		o.faultEvery = int64(100+r.IntN(1000)) * 1e6
+		// What such a world is for ends with its leader.
+		for range 4 {
+			o.faults = append(o.faults, faultKillLeader, faultIsolateLeader)
+		}
+		o.faultEvery = int64(100+r.IntN(400)) * 1e6
 	}
 	if chance(0.3) {
 		o.changeEvery = int64(200+r.IntN(2000)) * 1e6

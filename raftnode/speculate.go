@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"bytes"
 	"fmt"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -21,9 +22,17 @@ import (
 // Copies share structure with the machine and cost nothing but the cloning of
 // what changes after them; they are taken at spaced moments. Whatever leaves the
 // core is of a committed copy, or bound to an index and held until it commits.
+//
+// While raft is calm the leader applies its proposals even before it gives them to
+// raft: see rawNode for why their places in the log are certain. Raft takes them
+// for sure, because it refuses only while leadership is being handed on, when the
+// leader is no member any more, and when more is uncommitted than the bound below,
+// which counts no less than raft's own.
 type speculation struct {
 	on     bool
 	bound  []fsm.Applied  // of entries above the confirmed index, in order
+	bytes  int            // of those entries
+	ahead  []*pb.Entry    // the last of them: raft has not handed them out yet
 	copies []*fsm.Machine // ascending; the first is the newest that is committed
 	copyAt int64          // boot ns of the last
 	shown  bool           // the head was shown as committed: it must stay so
@@ -41,6 +50,47 @@ func (c *core) startSpeculation() {
 	}
 	c.spec = speculation{on: true, copies: []*fsm.Machine{c.machine.Copy()}, copyAt: c.now.boot}
 	c.outbox.awaited, c.outbox.waiters = 0, c.machine.Totals().Waiters
+}
+
+// speculateAhead applies proposals and lets raft have them later; false when they
+// must go to raft first.
+func (c *core) speculateAhead(props []*pb.Entry) bool {
+	s := &c.spec
+	if !s.on || !c.rn.calm() || c.handing || c.expelled || c.muted || s.bytes+payload(props) > int(c.uncommittedMax) {
+		return false
+	}
+	next := c.machine.Position().Index + 1
+	for i, e := range props {
+		e.Index, e.Term = new(next+uint64(i)), new(c.term)
+	}
+	s.ahead = append(s.ahead, props...)
+	c.rn.hold(props)
+	c.speculate(props)
+	return true
+}
+
+// notAhead returns the entries of a Ready that the machine has not applied.
+func (c *core) notAhead(ents []*pb.Entry) []*pb.Entry {
+	s := &c.spec
+	for len(ents) > 0 && len(s.ahead) > 0 {
+		e, was := ents[0], s.ahead[0]
+		if e.GetIndex() != was.GetIndex() || e.GetTerm() != was.GetTerm() || !bytes.Equal(e.GetData(), was.GetData()) {
+			panic(fmt.Sprintf("BUG: the machine has applied entry %d of term %d before raft had it, and raft has another one, %d of term %d", was.GetIndex(), was.GetTerm(), e.GetIndex(), e.GetTerm()))
+		}
+		s.ahead[0] = nil
+		if s.ahead = s.ahead[1:]; len(s.ahead) == 0 {
+			s.ahead = nil
+		}
+		ents = ents[1:]
+	}
+	return ents
+}
+
+func payload(ents []*pb.Entry) (bytes int) {
+	for _, e := range ents {
+		bytes += len(e.GetData())
+	}
+	return bytes
 }
 
 // speculate applies entries that are on their way to the log.
@@ -62,6 +112,7 @@ func (c *core) speculate(ents []*pb.Entry) {
 		answered := a.Mine && a.Header.Number > 0 && c.answerFast(&a)
 		c.awaits(&a, answered)
 		s.bound = append(s.bound, a)
+		s.bytes += len(e.GetData())
 		c.onHead(&a)
 	}
 	if c.now.boot-s.copyAt >= copyEveryNs && len(s.copies) < copiesMax {
@@ -76,6 +127,7 @@ func (s *speculation) confirm(e *pb.Entry) fsm.Applied {
 		panic(fmt.Sprintf("BUG: entry %d of term %d is committed, but the machine has applied another one", e.GetIndex(), e.GetTerm()))
 	}
 	a := s.bound[0]
+	s.bytes -= len(e.GetData())
 	s.bound[0] = fsm.Applied{}
 	if s.bound = s.bound[1:]; len(s.bound) == 0 {
 		s.bound = nil
