@@ -28,3 +28,21 @@ type Seen struct {
 
 // BatchRef names a batch, for asking for its fate.
 type BatchRef struct{ Node, Epoch, Number uint64 }
+
+// NewMember is who shall become a member of the cluster.
+type NewMember struct {
+	Name, Peer   string
+	Standby      bool   // a learner until somebody promotes it
+	Replace      bool   // a dead member of that name is removed first
+	Join         uint64 // drawn by the node itself, which asks; 0: somebody else asks for it
+	Token        string // the node's cluster token; checked when it asks itself
+	FeatureLevel uint32 // of the node's build, 0 = not known
+}
+
+// MembersChanged is what came of a change of the members.
+type MembersChanged struct {
+	Member  Member // whom it was about; as it was, when it was removed
+	Already bool   // there was nothing to do
+	Index   uint64 // log index at or behind the change
+	Members []Member
+}

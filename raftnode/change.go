@@ -20,20 +20,13 @@ type change struct {
 	verb     fsm.MemberVerb
 	member   fsm.Member // MemberAdd: Name, Peer, Standby, Join; else ID, or Name where it is 0
 	replace  bool       // MemberAdd: a dead member of that name is removed first
+	dry      bool       // only to be judged
 	level    uint32     // MemberAdd: feature level of the node that joins, 0 = nobody knows
 	timeout  int64      // ns
 	asked    int64      // boot ns
 	deadline int64      // boot ns
 	// reply is called once, unless it is nil. It must not block.
-	reply func(Changed, *fsm.Error)
-}
-
-// Changed is what came of a change of the members.
-type Changed struct {
-	Member  fsm.Member // as it was before, when it was removed
-	Already bool       // there was nothing to do
-	Index   uint64     // log index at or behind the change
-	Members []fsm.Member
+	reply func(fsm.MembersChanged, *fsm.Error)
 }
 
 // changes are made one at a time: raft refuses a second one while the first is
@@ -55,19 +48,19 @@ const changesMax = 16
 
 func (ch *change) refuse(code fsm.Code, format string, args ...any) {
 	if ch.reply != nil {
-		ch.reply(Changed{}, fsm.Refuse(code, format, args...))
+		ch.reply(fsm.MembersChanged{}, fsm.Refuse(code, format, args...))
 		ch.reply = nil
 	}
 }
 
 func (ch *change) unknown(why string) {
 	if ch.reply != nil {
-		ch.reply(Changed{}, &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: why, Unknown: true})
+		ch.reply(fsm.MembersChanged{}, &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: why, Unknown: true})
 		ch.reply = nil
 	}
 }
 
-func (ch *change) done(c Changed) {
+func (ch *change) done(c fsm.MembersChanged) {
 	if ch.reply != nil {
 		ch.reply(c, nil)
 		ch.reply = nil
@@ -158,8 +151,8 @@ func (c *core) proposeChange() {
 		ch.refuse(v.err.Code, "%s", v.err.Detail)
 		q.queue = q.queue[1:]
 		return
-	case v.op == nil:
-		ch.done(Changed{Member: v.member, Already: true, Index: c.confirmed.Index, Members: c.members})
+	case v.op == nil || ch.dry:
+		ch.done(fsm.MembersChanged{Member: v.member, Already: v.op == nil, Index: c.confirmed.Index, Members: c.members})
 		q.queue = q.queue[1:]
 		return
 	}
@@ -222,14 +215,14 @@ func (c *core) changeCommitted(e *pb.Entry, a *fsm.Applied, was fsm.Member) {
 		if c.role == raft.StateLeader {
 			q.queue = append([]*change{ch}, q.queue...)
 		} else if ch.reply != nil {
-			ch.reply(Changed{}, &fsm.Error{Code: fsm.CodeNoLeader, Unknown: true, Detail: "removed; but the leader changed before all knew it: ask again, by the id"})
+			ch.reply(fsm.MembersChanged{}, &fsm.Error{Code: fsm.CodeNoLeader, Unknown: true, Detail: "removed; but the leader changed before all knew it: ask again, by the id"})
 		}
 	default:
 		member, ok := c.member(q.id)
 		if !ok {
 			member = ch.member
 		}
-		ch.done(Changed{Member: member, Index: e.GetIndex(), Members: c.members})
+		ch.done(fsm.MembersChanged{Member: member, Index: e.GetIndex(), Members: c.members})
 	}
 }
 
@@ -277,7 +270,7 @@ func (c *core) vet(ch *change) verdict {
 		}
 		return verdict{op: op, member: m}
 	}
-	v := c.vetRemove(m, ch.asked)
+	v := c.vetRemove(m, ch)
 	v.op, v.member = op, m
 	return v
 }
@@ -317,7 +310,7 @@ func (c *core) vetAdd(ch *change) verdict {
 		case m.Name == want.Name && started && c.now.boot-ch.asked < c.cfg.electionNs:
 			return verdict{wait: true}
 		case m.Name == want.Name:
-			v := c.vetRemove(m, ch.asked)
+			v := c.vetRemove(m, ch)
 			v.op, v.member, v.first = &fsm.MemberChange{Verb: fsm.MemberRemove, Member: fsm.Member{ID: m.ID}}, m, true
 			return v
 		case m.Peer == want.Peer:
@@ -372,10 +365,11 @@ func (c *core) vetGone(m fsm.Member) verdict {
 
 // vetRemove tells whether a member may go: those who are left must be able to
 // decide without it, and have answered since somebody asked for it.
-func (c *core) vetRemove(m fsm.Member, asked int64) verdict {
+func (c *core) vetRemove(m fsm.Member, ch *change) verdict {
 	if m.Learner {
 		return verdict{}
 	}
+	asked := ch.asked
 	var rest []string
 	living := 0
 	for _, v := range c.machine.Members() {
@@ -397,7 +391,7 @@ func (c *core) vetRemove(m fsm.Member, asked int64) verdict {
 		return verdict{wait: true}
 	case living < need:
 		return refusal(fsm.CodeQuorumAtRisk, "without %s the voters are %s: %d of %d alive, and %d are needed", m.Name, strings.Join(rest, ", "), living, len(rest), need)
-	case m.ID == c.cfg.id:
+	case m.ID == c.cfg.id && !ch.dry:
 		// It hands leadership over first; then its client asks the next leader.
 		c.transfer()
 		return verdict{wait: true}

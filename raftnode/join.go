@@ -36,7 +36,7 @@ type Joined struct {
 // in which it is a member, from any of the others. Open goes on from there. What a
 // crash or ctx cuts short is taken up by the next call: until the directory is
 // whole the node asks as the same one, and is given the same id.
-func Join(ctx context.Context, cfg Config, ask func(context.Context, NewMember) (Joined, error)) error {
+func Join(ctx context.Context, cfg Config, ask func(context.Context, fsm.NewMember) (Joined, error)) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func Join(ctx context.Context, cfg Config, ask func(context.Context, NewMember) 
 	if err != nil {
 		return err
 	}
-	j, err := ask(ctx, NewMember{Name: cfg.Name, Peer: cfg.AdvertisePeer, Join: nonce, FeatureLevel: fsm.FeatureLevel})
+	j, err := ask(ctx, fsm.NewMember{Name: cfg.Name, Peer: cfg.AdvertisePeer, Join: nonce, Token: cfg.ClusterToken, FeatureLevel: fsm.FeatureLevel})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (cr *crew) leader() (lead *Node) {
 }
 
 // asked carries a change to the leader until one takes it.
-func (cr *crew) asked(do func(*Node) (Changed, error)) (c Changed, err error) {
+func (cr *crew) asked(do func(*Node) (fsm.MembersChanged, error)) (c fsm.MembersChanged, err error) {
 	cr.t.Helper()
 	await(cr.t, "a leader that takes the change", func() bool {
 		c, err = do(cr.leader())
@@ -83,9 +83,9 @@ func (cr *crew) join(name string, replace bool) error {
 	cr.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return Join(ctx, cr.cfg[name], func(_ context.Context, m NewMember) (Joined, error) {
+	return Join(ctx, cr.cfg[name], func(_ context.Context, m fsm.NewMember) (Joined, error) {
 		m.Replace = replace
-		c, err := cr.asked(func(n *Node) (Changed, error) { return n.AddMember(m, 5*time.Second) })
+		c, err := cr.asked(func(n *Node) (fsm.MembersChanged, error) { return n.AddMember(m, 5*time.Second) })
 		j := Joined{ID: c.Member.ID, Cluster: cr.leader().cluster, Index: c.Index}
 		for _, o := range c.Members {
 			j.Peers = append(j.Peers, o.Peer)
@@ -118,8 +118,8 @@ func (cr *crew) voter(name string) {
 	})
 }
 
-func (cr *crew) remove(name string) (Changed, error) {
-	return cr.asked(func(n *Node) (Changed, error) { return n.RemoveMember(0, name, 5*time.Second) })
+func (cr *crew) remove(name string) (fsm.MembersChanged, error) {
+	return cr.asked(func(n *Node) (fsm.MembersChanged, error) { return n.RemoveMember(0, name, 5*time.Second) })
 }
 
 // kill ends a node without a word.
@@ -209,16 +209,16 @@ func TestMembers(t *testing.T) {
 		enqueueOn(t, n, "filler")
 	}
 
-	_, err = cr.asked(func(n *Node) (Changed, error) {
-		return n.AddMember(NewMember{Name: "n3", Peer: "http://h:1", Join: 5}, time.Second)
+	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
+		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Join: 5}, time.Second)
 	})
 	refusedWith(t, "a name twice", err, fsm.CodeMemberExists, "a member n3")
-	_, err = cr.asked(func(n *Node) (Changed, error) {
-		return n.AddMember(NewMember{Name: "n3", Peer: "http://h:1", Join: 5, Replace: true}, time.Second)
+	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
+		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Join: 5, Replace: true}, time.Second)
 	})
 	refusedWith(t, "replacing a living one", err, fsm.CodeMemberExists, "n3")
-	_, err = cr.asked(func(n *Node) (Changed, error) {
-		return n.AddMember(NewMember{Name: "n9", Peer: cr.cfg["n3"].AdvertisePeer}, time.Second)
+	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
+		return n.AddMember(fsm.NewMember{Name: "n9", Peer: cr.cfg["n3"].AdvertisePeer}, time.Second)
 	})
 	refusedWith(t, "an address twice", err, fsm.CodeMemberExists, "peer address of member n3")
 	_, err = cr.remove("n9")
@@ -232,7 +232,7 @@ func TestMembers(t *testing.T) {
 	}
 	cr.gone(lead.Name())
 	id := c.Member.ID
-	if c, err = cr.asked(func(n *Node) (Changed, error) { return n.RemoveMember(id, "", time.Second) }); err != nil || !c.Already {
+	if c, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) { return n.RemoveMember(id, "", time.Second) }); err != nil || !c.Already {
 		t.Errorf("removed a second time: %+v, %v", c, err)
 	}
 	enqueueOn(t, cr.leader(), "after")

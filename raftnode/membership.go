@@ -12,49 +12,48 @@ import (
 // other nodes refuse with CodeNoLeader, which says that nothing was done. A change
 // is answered when it is committed and raft and the machine have made it.
 
-// NewMember is who shall become a member.
-type NewMember struct {
-	Name, Peer   string
-	Standby      bool   // a learner until somebody promotes it
-	Replace      bool   // a dead member of that name is removed first
-	Join         uint64 // drawn by the node itself; 0: somebody else asks for it
-	FeatureLevel uint32 // of the node's build, 0 = not known
-}
-
 // AddMember adds a learner, which becomes a voter when it has caught up. Asked
 // again with the same Join it answers as it did the first time.
-func (n *Node) AddMember(m NewMember, timeout time.Duration) (Changed, error) {
+func (n *Node) AddMember(m fsm.NewMember, timeout time.Duration) (fsm.MembersChanged, error) {
+	if m.Join != 0 && m.Token != n.cfg.ClusterToken {
+		return fsm.MembersChanged{}, fsm.Refuse(fsm.CodeInvalidOption, "cluster_token: it is not that of this cluster")
+	}
 	return n.change(&change{verb: fsm.MemberAdd, member: fsm.Member{Name: m.Name, Peer: m.Peer, Standby: m.Standby, Join: m.Join},
 		replace: m.Replace, level: m.FeatureLevel}, timeout)
 }
 
+// MayRemoveMember tells whether RemoveMember would be taken, and does nothing.
+func (n *Node) MayRemoveMember(id uint64, name string, timeout time.Duration) (fsm.MembersChanged, error) {
+	return n.change(&change{verb: fsm.MemberRemove, member: fsm.Member{ID: id, Name: name}, dry: true}, timeout)
+}
+
 // RemoveMember removes a member, by its id or, where that is 0, by its name. It
 // returns when nobody needs the removed node any more: its machine may go. Asked
-// again by the id, it goes on where it was cut short. When it is this node, leadership moves first, and CodeNoLeader says that the
-// next leader is to be asked.
-func (n *Node) RemoveMember(id uint64, name string, timeout time.Duration) (Changed, error) {
+// again by the id, it goes on where it was cut short. When it is this node,
+// leadership moves first, and CodeNoLeader says that the next leader is to be asked.
+func (n *Node) RemoveMember(id uint64, name string, timeout time.Duration) (fsm.MembersChanged, error) {
 	return n.change(&change{verb: fsm.MemberRemove, member: fsm.Member{ID: id, Name: name}}, timeout)
 }
 
 // PromoteMember makes a learner a voter.
-func (n *Node) PromoteMember(id uint64, name string, timeout time.Duration) (Changed, error) {
+func (n *Node) PromoteMember(id uint64, name string, timeout time.Duration) (fsm.MembersChanged, error) {
 	return n.change(&change{verb: fsm.MemberPromote, member: fsm.Member{ID: id, Name: name}}, timeout)
 }
 
-func (n *Node) change(ch *change, timeout time.Duration) (Changed, error) {
+func (n *Node) change(ch *change, timeout time.Duration) (fsm.MembersChanged, error) {
 	type answer struct {
-		c   Changed
+		c   fsm.MembersChanged
 		err *fsm.Error
 	}
 	ended := make(chan answer, 1)
 	ch.timeout = int64(timeout)
-	ch.reply = func(c Changed, err *fsm.Error) { ended <- answer{c, err} }
+	ch.reply = func(c fsm.MembersChanged, err *fsm.Error) { ended <- answer{c, err} }
 	if !n.box.post(changeAsked{ch}) {
-		return Changed{}, fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
+		return fsm.MembersChanged{}, fsm.Refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
 	}
 	a := <-ended
 	if a.err != nil {
-		return Changed{}, a.err
+		return fsm.MembersChanged{}, a.err
 	}
 	return a.c, nil
 }

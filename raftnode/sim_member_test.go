@@ -90,7 +90,7 @@ func (w *world) changeMembers() {
 	default:
 		// Promoted by hand, mostly too early or for nothing.
 		n := all[r.IntN(len(all))]
-		w.ask(&change{verb: fsm.MemberPromote, member: fsm.Member{ID: n.id}}, func(Changed) {}, nil)
+		w.ask(&change{verb: fsm.MemberPromote, member: fsm.Member{ID: n.id}}, func(fsm.MembersChanged) {}, nil)
 	}
 }
 
@@ -119,7 +119,7 @@ func (w *world) spares(n *simNode) bool {
 
 // ask brings a change to whoever leads, again until it is answered for good:
 // what is not applied or not known is asked again, like a client does.
-func (w *world) ask(ch *change, done func(Changed), refused func(*fsm.Error)) {
+func (w *world) ask(ch *change, done func(fsm.MembersChanged), refused func(*fsm.Error)) {
 	again := func() {
 		if !w.nemesis.over {
 			w.after(between(w.faultRand, 50e6, 500e6), func() {
@@ -131,7 +131,7 @@ func (w *world) ask(ch *change, done func(Changed), refused func(*fsm.Error)) {
 	lead := w.leader()
 	life := lead.life
 	ch.timeout = 3e9
-	ch.reply = func(c Changed, err *fsm.Error) {
+	ch.reply = func(c fsm.MembersChanged, err *fsm.Error) {
 		if answered {
 			w.failf("%s answers a change of %v twice", lead.name, ch.member)
 		}
@@ -160,7 +160,7 @@ func (w *world) ask(ch *change, done func(Changed), refused func(*fsm.Error)) {
 		if lead.life == life && lead.up && !lead.stopped() && w.now > lead.paused+ch.timeout+500e6 {
 			w.failf("%s has not answered a change of %v", lead.name, ch.member)
 		}
-		ch.reply = func(Changed, *fsm.Error) {} // too late
+		ch.reply = func(fsm.MembersChanged, *fsm.Error) {} // too late
 		again()
 	})
 }
@@ -168,7 +168,7 @@ func (w *world) ask(ch *change, done func(Changed), refused func(*fsm.Error)) {
 func (w *world) remove(n *simNode) {
 	leads := n == w.leader()
 	w.changing.removing++
-	w.ask(&change{verb: fsm.MemberRemove, member: fsm.Member{ID: n.id}}, func(c Changed) {
+	w.ask(&change{verb: fsm.MemberRemove, member: fsm.Member{ID: n.id}}, func(c fsm.MembersChanged) {
 		w.changing.removing--
 		if c.Already {
 			return
@@ -191,12 +191,12 @@ func (w *world) join(name string, instead *simNode, standby bool) {
 		// Somebody else announced it before.
 		first := *ch
 		first.member.Join = 0
-		w.ask(&first, func(Changed) {}, nil)
+		w.ask(&first, func(fsm.MembersChanged) {}, nil)
 	}
 	var ask func()
 	ask = func() {
 		asked := *ch
-		w.ask(&asked, func(c Changed) {
+		w.ask(&asked, func(c fsm.MembersChanged) {
 			if !slices.ContainsFunc(c.Members, func(m fsm.Member) bool { return m.ID == c.Member.ID && m.Name == name && m.Join == ch.member.Join }) {
 				w.failf("%s joined and is not in %+v", name, c.Members)
 			}

@@ -10,11 +10,11 @@ import (
 )
 
 // changed asks a node for a change and waits for its answer.
-func (s *script) changed(n *simNode, ch *change) (c Changed) {
+func (s *script) changed(n *simNode, ch *change) (c fsm.MembersChanged) {
 	s.t.Helper()
 	answered := false
 	ch.timeout = 5e9
-	ch.reply = func(got Changed, err *fsm.Error) {
+	ch.reply = func(got fsm.MembersChanged, err *fsm.Error) {
 		if err != nil {
 			s.failf("%s refuses: %v", n.name, err)
 		}
@@ -37,7 +37,7 @@ func (s *script) pair() (lead, other *simNode) {
 }
 
 func (s *script) removal(n, of *simNode) {
-	n.post(changeAsked{&change{verb: fsm.MemberRemove, member: fsm.Member{ID: of.id}, timeout: 5e9, reply: func(Changed, *fsm.Error) {}}})
+	n.post(changeAsked{&change{verb: fsm.MemberRemove, member: fsm.Member{ID: of.id}, timeout: 5e9, reply: func(fsm.MembersChanged, *fsm.Error) {}}})
 }
 
 // TestRemovedFollowerStillVotes removes one of two nodes and kills the other one
