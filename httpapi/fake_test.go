@@ -46,6 +46,11 @@ type fake struct {
 	refuse func() *fsm.Error // instead of anything else
 	leader string            // client address of another node
 	asked  []bool            // fast, of each Do
+
+	changes int           // of members asked for
+	removed []fsm.Member  // whom RemoveMember was asked to
+	member  fsm.Member    // whom changes are about; zero: n4
+	others  []ClusterNode // of the cluster
 }
 
 type parkedOp struct {
@@ -204,7 +209,7 @@ func (f *fake) probe() error {
 	return f.err
 }
 func (f *fake) Cluster() Cluster {
-	return Cluster{ClusterID: "c0ffee", Leader: "n2", Term: 7, Nodes: []ClusterNode{{Name: "n1", Role: "voter"}}}
+	return Cluster{ClusterID: "c0ffee", Leader: "n2", Term: 7, Nodes: append([]ClusterNode{{Name: "n1", ID: "0000000000000abc", Role: "voter"}}, f.others...)}
 }
 
 // await blocks until cond holds; cond runs under the lock.

@@ -83,9 +83,10 @@ func (r *route) id() string {
 
 // pathFacts are the parameters in patterns.
 var pathFacts = map[string]struct{ doc, example string }{
-	"q":    {"A queue's name: 1 to 255 bytes, percent-decoded once; $ at the start is reserved.", "mail"},
-	"id":   {"A job's id.", sampleID},
-	"rest": {"Which profile.", "cmdline"},
+	"q":      {"A queue's name: 1 to 255 bytes, percent-decoded once; $ at the start is reserved.", "mail"},
+	"id":     {"A job's id.", sampleID},
+	"member": {"A member's name, or its id.", "n1"},
+	"rest":   {"Which profile.", "cmdline"},
 }
 
 func (r *route) parameters() (params []node) {

@@ -319,6 +319,13 @@ var scenes = map[string]func(w *walk, s *sent){
 		w.call("POST", "/v1/ack", `{"items":[{"id":"`+id+`"}]}`)
 		s.params["q"] = "emptied"
 	},
+	"DELETE /v1/cluster/members/{member}": func(w *walk, s *sent) {
+		s.params["member"] = fmt.Sprintf("n%d", time.Now().UnixNano())
+		a := w.call("POST", "/v1/cluster/members", `{"name":"`+s.params["member"]+`","peer":"http://`+s.params["member"]+`:9080"}`)
+		if a.status != 200 {
+			w.t.Fatalf("a member to remove: %d %s", a.status, a.body)
+		}
+	},
 }
 
 // fastBatch is the batch of a fast answer.
@@ -445,6 +452,9 @@ func (w *walk) codes(method, path string, op *operation) {
 				s.typ, s.body = bodies[0][0], bodies[0][1]
 			}
 			var a *answer
+			if strings.HasPrefix(path, "/v1/cluster/") {
+				s.query.Set("timeout", "200ms") // so long it looks for a leader
+			}
 			if provoke, ok := provoked[s.name()+" "+code]; ok {
 				a = provoke(w, s)
 			} else if provoke, ok := generic[code]; ok {
@@ -513,17 +523,23 @@ var generic = map[string]func(w *walk, s *sent) *answer{
 	"commit_timeout": refusedBy(fsm.CodeCommitTimeout),
 	"memory_limit":   refusedBy(fsm.CodeMemoryLimit),
 	"disk_limit":     refusedBy(fsm.CodeDiskLimit),
+
+	"feature_level":    refusedBy(fsm.CodeFeatureLevel),
+	"member_exists":    refusedBy(fsm.CodeMemberExists),
+	"member_not_found": refusedBy(fsm.CodeMemberNotFound),
+	"quorum_at_risk":   refusedBy(fsm.CodeQuorumAtRisk),
 }
 
 // provoked are the errors of one route, against the real node.
 var provoked = map[string]func(w *walk, s *sent) *answer{
-	"GET /v1/jobs/{id} bad_job_id":           func(w *walk, s *sent) *answer { s.params["id"] = "D-1"; return w.do(s) },
-	"GET /v1/jobs/{id} job_not_found":        func(w *walk, s *sent) *answer { return w.do(s) },
-	"GET /v1/jobs/{id} job_gone":             func(w *walk, s *sent) *answer { s.params["id"] = w.acked(); return w.do(s) },
-	"GET /v1/queues/{q} queue_not_found":     func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
-	"DELETE /v1/queues/{q} queue_not_found":  func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
-	"DELETE /v1/queues/{q} queue_not_empty":  func(w *walk, s *sent) *answer { w.enqueue("mail", ""); return w.do(s) },
-	"POST /v1/queues/{q}/enqueue queue_full": refusedBy(fsm.CodeQueueFull), "POST /v1/queues/{q}/enqueue queue_paused": refusedBy(fsm.CodeQueuePaused),
+	"GET /v1/jobs/{id} bad_job_id":            func(w *walk, s *sent) *answer { s.params["id"] = "D-1"; return w.do(s) },
+	"GET /v1/jobs/{id} job_not_found":         func(w *walk, s *sent) *answer { return w.do(s) },
+	"GET /v1/jobs/{id} job_gone":              func(w *walk, s *sent) *answer { s.params["id"] = w.acked(); return w.do(s) },
+	"GET /v1/queues/{q} queue_not_found":      func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
+	"DELETE /v1/queues/{q} queue_not_found":   func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
+	"DELETE /v1/queues/{q} queue_not_empty":   func(w *walk, s *sent) *answer { w.enqueue("mail", ""); return w.do(s) },
+	"POST /v1/cluster/drain member_not_found": func(w *walk, s *sent) *answer { s.body = `{"node":"nobody"}`; return w.do(s) },
+	"POST /v1/queues/{q}/enqueue queue_full":  refusedBy(fsm.CodeQueueFull), "POST /v1/queues/{q}/enqueue queue_paused": refusedBy(fsm.CodeQueuePaused),
 	"POST /v1/queues/{q}/jobs queue_full": refusedBy(fsm.CodeQueueFull), "POST /v1/queues/{q}/jobs queue_paused": refusedBy(fsm.CodeQueuePaused),
 }
 

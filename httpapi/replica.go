@@ -40,6 +40,7 @@ type Replica interface {
 	// Started is nil once the log was replayed and the node's epoch is registered.
 	Started() error
 	Cluster() Cluster
+	Membership
 }
 
 // Cluster is what GET /v1/cluster shows, with the JSON names of the API.
@@ -57,7 +58,8 @@ type Cluster struct {
 type ClusterNode struct {
 	Name         string `json:"name"`
 	ID           string `json:"id"`
-	Role         string `json:"role"` // voter | learner
+	Role         string `json:"role"`    // voter | learner
+	Standby      bool   `json:"standby"` // a learner that becomes a voter only when it is promoted
 	Leader       bool   `json:"leader"`
 	Client       string `json:"client"`
 	Peer         string `json:"peer"`
@@ -66,6 +68,7 @@ type ClusterNode struct {
 	Chain        Chain  `json:"chain"`
 	Version      string `json:"version"`
 	Alive        bool   `json:"alive"`
+	Draining     bool   `json:"draining"` // it serves nobody
 }
 
 // Chain is the running hash of a node's machine at an index.

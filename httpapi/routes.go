@@ -148,6 +148,34 @@ var routes = []route{
 		shape: "Fate",
 	},
 	{method: "GET", pattern: "/v1/cluster", handle: (*call).cluster, doc: "Show the cluster as this node sees it.", shape: "Cluster", traits: readsWeak},
+	{
+		method: "POST", pattern: "/v1/cluster/members", handle: (*call).addMember, query: setOf(optTimeout),
+		doc:   "Add a member, as a learner that becomes a voter when it has caught up.",
+		takes: []media{inJSON("NewMember", `{"name":"n4","peer":"http://n4.example:9080"}`)}, shape: "MembersChanged",
+		codes: []fsm.Code{fsm.CodeMemberExists, fsm.CodeFeatureLevel, fsm.CodeQuorumAtRisk},
+	},
+	{
+		method: "DELETE", pattern: "/v1/cluster/members/{member}", handle: (*call).removeMember, query: setOf(optTimeout),
+		doc:   "Remove a member; answered when its machine may go.",
+		shape: "MembersChanged", codes: []fsm.Code{fsm.CodeMemberNotFound, fsm.CodeQuorumAtRisk, fsm.CodeFeatureLevel},
+	},
+	{
+		method: "POST", pattern: "/v1/cluster/members/{member}/promote", handle: (*call).promoteMember, query: setOf(optTimeout),
+		doc:   "Make a learner that has caught up a voter.",
+		shape: "MembersChanged", codes: []fsm.Code{fsm.CodeMemberNotFound, fsm.CodeQuorumAtRisk, fsm.CodeFeatureLevel},
+	},
+	{
+		method: "POST", pattern: "/v1/cluster/transfer-leader", handle: (*call).transferLeader, query: setOf(optTimeout),
+		doc:   "Move leadership to another voter.",
+		takes: []media{inJSON("TransferTo", `{"to":"n1"}`)}, shape: "LeaderMoved", traits: mayLackBody,
+		codes: []fsm.Code{fsm.CodeMemberNotFound, fsm.CodeQuorumAtRisk},
+	},
+	{
+		method: "POST", pattern: "/v1/cluster/drain", handle: (*call).drain, query: setOf(optTimeout),
+		doc:   "Let a node serve nobody, so that it can be stopped, or serve again.",
+		takes: []media{inJSON("Drain", `{"node":"n1","undo":true}`)}, shape: "Drained", traits: mayLackBody,
+		codes: []fsm.Code{fsm.CodeMemberNotFound, fsm.CodeQuorumAtRisk},
+	},
 	{method: "GET", pattern: "/livez", handle: (*call).livez, query: anyOption, doc: "The process serves.", shape: "Status", traits: readsWeak},
 	{
 		method: "GET", pattern: "/readyz", handle: (*call).readyz, query: anyOption,

@@ -30,8 +30,13 @@ var answerShapes = []shape{
 	{"Fate", "What became of a batch.", "batch:string fate:fate"},
 	{"Chain", "A node's running hash at an index.", "index:int hash:string"},
 	{"Node", "A member, as the asked node knows it.",
-		"name:string id:string role:role leader:bool client:string peer:string match_index:int applied_index:int chain:Chain version:string alive:bool"},
+		"name:string id:string role:role leader:bool client:string peer:string match_index:int applied_index:int chain:Chain version:string alive:bool standby:bool draining:bool"},
 	{"Cluster", "The cluster, as the asked node knows it.", "cluster_id:string leader:string term:int commit_index:int feature_level:int nodes:[Node]"},
+	{"Member", "A line of the member table.", "id:string name:string role:role peer:string"},
+	{"MembersChanged", "What became of a change of the members, and who they are now.",
+		"member:Member already:bool index:int cluster_id:string members:[Member]"},
+	{"LeaderMoved", "Who leads now.", "leader:string"},
+	{"Drained", "Whether a node serves.", "node:string draining:bool"},
 	{"Status", "All is well.", "status:string"},
 	{"Version", "What is running.", "name:string version:string go:string"},
 	{"Problem", "RFC 9457. code is stable; applied says whether the request may have taken effect.",
@@ -77,6 +82,20 @@ func schemas() node {
 		member{"AckItems", list(&verbAck)},
 		member{"NackItems", list(&verbNack)},
 		member{"ExtendItems", list(&verbExtend)},
+		member{"NewMember", append(closed(node{
+			{"name", described(node{{"type", "string"}}, "Unique among the members.")},
+			{"peer", described(node{{"type", "string"}}, "URL by which the other nodes reach it.")},
+			{"role", described(node{{"type", "string"}, {"enum", []string{"voter", "learner"}}}, "voter (default): as soon as it has caught up; learner: until it is promoted.")},
+			{"replace", described(shapeTypes["bool"], "A dead member of that name is removed first.")},
+			{"join", described(node{{"type", "string"}}, "From the node itself: up to 16 hexadecimal digits that it has drawn. Asked again with them, the answer is the same.")},
+			{"cluster_token", described(node{{"type", "string"}}, "From the node itself: must be the cluster's.")},
+			{"feature_level", described(shapeTypes["int"], "From the node itself: of its build.")},
+		}), member{"required", []string{"name", "peer"}})},
+		member{"TransferTo", closed(node{{"to", described(node{{"type", "string"}}, "A voter's name; without it the one whose log is longest.")}})},
+		member{"Drain", closed(node{
+			{"node", described(node{{"type", "string"}}, "A member's name; without it the node that is asked.")},
+			{"undo", described(shapeTypes["bool"], "Let it serve again.")},
+		})},
 	)
 }
 

@@ -38,7 +38,7 @@ func (r replica) Cluster() httpapi.Cluster {
 			Client: n.Client, Peer: n.Peer,
 			MatchIndex: n.Match, AppliedIndex: n.Applied,
 			Chain:   httpapi.Chain{Index: n.ChainIndex, Hash: hex16(n.ChainHash)},
-			Version: n.Version, Alive: n.Alive,
+			Version: n.Version, Alive: n.Alive, Standby: n.Standby, Draining: n.Draining,
 		})
 	}
 	return c
