@@ -210,13 +210,17 @@ func TestMembers(t *testing.T) {
 	}
 
 	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
-		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Join: 5}, time.Second)
+		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Token: "crew", Join: 5}, time.Second)
 	})
 	refusedWith(t, "a name twice", err, fsm.CodeMemberExists, "a member n3")
 	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
-		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Join: 5, Replace: true}, time.Second)
+		return n.AddMember(fsm.NewMember{Name: "n3", Peer: "http://h:1", Token: "crew", Join: 5, Replace: true}, time.Second)
 	})
 	refusedWith(t, "replacing a living one", err, fsm.CodeMemberExists, "n3")
+	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
+		return n.AddMember(fsm.NewMember{Name: "n9", Peer: "http://h:1", Token: "another", Join: 5}, time.Second)
+	})
+	refusedWith(t, "a node of another cluster", err, fsm.CodeInvalidOption, "cluster_token")
 	_, err = cr.asked(func(n *Node) (fsm.MembersChanged, error) {
 		return n.AddMember(fsm.NewMember{Name: "n9", Peer: cr.cfg["n3"].AdvertisePeer}, time.Second)
 	})
