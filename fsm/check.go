@@ -57,7 +57,7 @@ func (c *checker) want(ok bool, format string, args ...any) {
 
 func (c *checker) checkQueues() {
 	m := c.m
-	named, doomed := 0, 0
+	named, doomed, defaults := 0, 0, 0
 	m.queues.Scan(func(number uint32, q *queue) bool {
 		c.queues[number] = &counters{}
 		c.want(q.number == number, "queue %d is listed as %d", q.number, number)
@@ -77,6 +77,11 @@ func (c *checker) checkQueues() {
 			c.want(ok && n == number, "queue %q is not named so", q.name)
 		}
 		c.checkSettings(q)
+		if v := q.set().config.Consistency; v != 0 {
+			defaults++
+			listed, _ := m.consistencies.of.Get(q.name)
+			c.want(listed == v, "queue %q has consistency %d, listed is %d", q.name, v, listed)
+		}
 		if q.timerMs != 0 {
 			_, ok := m.passive.Get(timer{q.timerMs, timerIdle.order(uint64(number)), Key{}})
 			c.want(ok && q.timerMs > m.now, "queue %q has no timer at %d, now %d", q.name, q.timerMs, m.now)
@@ -94,6 +99,7 @@ func (c *checker) checkQueues() {
 		return true
 	})
 	c.want(named == m.names.Len(), "%d names of %d queues", m.names.Len(), named)
+	c.want(defaults == m.consistencies.of.Len(), "%d queues are listed with a consistency, %d have one", m.consistencies.of.Len(), defaults)
 	c.want(doomed == m.doomed.Len(), "%d doomed of %d queues", m.doomed.Len(), doomed)
 }
 

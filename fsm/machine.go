@@ -60,6 +60,8 @@ type Machine struct {
 	sweepMax   int // SweepMax
 	scanMax    int // ScanMax
 
+	consistencies consistencies
+
 	run run // scratch of Apply; nothing in it outlives an entry
 }
 
@@ -173,6 +175,7 @@ func (m *Machine) Copy() *Machine {
 		topics:    *m.topics.IsoCopy(), topicNames: *m.topicNames.IsoCopy(), topicBytes: m.topicBytes,
 		timersMax: m.timersMax, tombsMax: m.tombsMax, handOutMax: m.handOutMax, sweepMax: m.sweepMax, scanMax: m.scanMax,
 	}
+	c.consistencies = m.consistencies.copied()
 	return c
 }
 

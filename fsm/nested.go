@@ -64,10 +64,11 @@ func InTx(k Kind) bool {
 }
 
 // InKeyed tells whether a Keyed may hold an op of a kind: the writes that
-// clients ask for, except dequeues, which have AttemptID.
+// clients ask for, except dequeues, which have AttemptID, and the withdrawal of jobs
+// that were added under a key.
 func InKeyed(k Kind) bool {
 	switch k {
-	case KindTx, KindRequeue, KindHold, KindCancel, KindDeleteJobs, KindPurge, KindRedrive, KindPause, KindConfigure,
+	case KindWithdrawJobs, KindTx, KindRequeue, KindHold, KindCancel, KindDeleteJobs, KindPurge, KindRedrive, KindPause, KindConfigure,
 		KindReleaseConsumer, KindDeleteQueue, KindConfigureTopic, KindDeleteTopic, KindPurgeTopic:
 		return true
 	}

@@ -202,6 +202,7 @@ func (m *Machine) forget(q *queue) {
 	m.clearPauseTimer(q)
 	m.bytes -= q.settings.bytes()
 	q.settings = nil
+	m.noteConsistency(q.name, 0)
 	m.thaw.Delete(q.number)
 	if q.timerMs != 0 {
 		m.passive.Delete(timer{q.timerMs, timerIdle.order(uint64(q.number)), Key{}})

@@ -338,6 +338,7 @@ func (d *decoder) settings(f *fields, q *queue) error {
 		return fmt.Errorf("settings of queue %d: %w", q.number, errState)
 	}
 	q.settings = &s
+	d.m.noteConsistency(q.name, s.config.Consistency)
 	return nil
 }
 

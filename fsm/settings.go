@@ -50,6 +50,7 @@ func (m *Machine) setSettings(q *queue, s settings) {
 	s.changed = m.index
 	q.settings = &s
 	m.bytes += s.bytes()
+	m.noteConsistency(q.name, s.config.Consistency)
 	m.setPauseTimer(q)
 }
 
