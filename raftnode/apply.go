@@ -63,7 +63,7 @@ func (c *core) apply(e *pb.Entry) (fsm.Applied, bool) {
 		c.halt(err)
 		return fsm.Applied{}, false
 	}
-	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch})
+	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch, Watched: c.watches.count})
 	if err != nil {
 		c.halt(fmt.Errorf("apply entry %d: %w", e.GetIndex(), err))
 		return a, false
@@ -93,6 +93,9 @@ func (c *core) onCommitted(a *fsm.Applied) {
 	}
 	for i := range a.Handouts {
 		c.onHandout(&a.Handouts[i])
+	}
+	for _, k := range a.Ended {
+		c.watches.ended(k)
 	}
 	switch {
 	case a.Header.Origin == 0:
@@ -250,5 +253,6 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
 	c.checkForeignEpoch()
 	c.reconcile()
+	c.watches.all()
 	c.noticeAway()
 }

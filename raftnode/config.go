@@ -25,9 +25,13 @@ type Config struct {
 	SnapshotEntries uint64        // 0 = by bytes alone
 	SegmentBytes    int64         // of the log's files, default 64 MiB
 	MaxMemory       int64
-	WALArchive      string // released log segments are moved here instead of deleted
-	Version         string
-	Logger          *zap.Logger
+	// DiskUsed says how full a directory's filesystem is, in percent; default: statfs.
+	DiskUsed   func(dir string) (percent float64, err error)
+	WALArchive string // released log segments are moved here instead of deleted
+	Version    string
+	Logger     *zap.Logger
+
+	diskEvery time.Duration // 1 s; other in tests
 }
 
 // Member is one of the first members.
@@ -44,6 +48,10 @@ func (cfg Config) withDefaults() (Config, error) {
 	setDefault(&cfg.ElectionTimeout, time.Second)
 	setDefault(&cfg.SnapshotBytes, 64<<20)
 	setDefault(&cfg.SegmentBytes, 64<<20)
+	setDefault(&cfg.diskEvery, diskEvery)
+	if cfg.DiskUsed == nil {
+		cfg.DiskUsed = diskUsed
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}

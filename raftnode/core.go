@@ -77,22 +77,25 @@ type core struct {
 	lastAppended uint64 // highest index handed to the log writer
 	commit       uint64 // raft's commit index, as of the last Ready
 
-	origin  origin
-	parked  parked
-	lead    *lead // nil unless leader
-	clock   logClock
-	reads   reads
-	snaps   snaps
-	members []fsm.Member // the table as of the last committed entry
-	changes changes
-	moving  *move // nil: nobody waits for a transfer
-	peers   map[uint64]*peerState
-	chains  chainRing
-	appends []*appendJob // not durable yet, oldest first
-	wroteAt int64        // boot ns at which the log writer last reported
-	muted   bool         // stuck disk: no raft message in or out
-	moved   int64        // when a transfer because of the stuck disk began
-	stats   coreStats
+	origin   origin
+	parked   parked
+	lead     *lead // nil unless leader
+	clock    logClock
+	reads    reads
+	watches  watches
+	copies   copies
+	pressure pressure
+	snaps    snaps
+	members  []fsm.Member // the table as of the last committed entry
+	changes  changes
+	moving   *move // nil: nobody waits for a transfer
+	peers    map[uint64]*peerState
+	chains   chainRing
+	appends  []*appendJob // not durable yet, oldest first
+	wroteAt  int64        // boot ns at which the log writer last reported
+	muted    bool         // stuck disk: no raft message in or out
+	moved    int64        // when a transfer because of the stuck disk began
+	stats    coreStats
 }
 
 func newCore(cfg coreConfig) (*core, error) {
@@ -133,6 +136,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	c.clock.base = cfg.base
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
+	c.watches = newWatches()
 	// An answer to a ReadIndex of an earlier process may still be on its way.
 	c.reads.round = cfg.epoch >> 32 << 48
 	c.snaps.lastBytes, c.snaps.lastIndex = cfg.snapLast, c.confirmed.Index
@@ -224,6 +228,16 @@ func (c *core) handle(e any) {
 		if c.retreat = e.on; e.on {
 			c.transfer()
 		}
+	case watchAsked:
+		c.watches.add(e.watch)
+	case unwatched:
+		c.watches.remove(e.watch)
+	case copiesAsked:
+		c.copies.add(c, e.wait)
+	case copiesLeft:
+		c.copies.remove(e.wait)
+	case diskSeen:
+		c.onDisk(e.step)
 	case failed:
 		c.halt(e.err)
 	default:
@@ -279,6 +293,7 @@ func (c *core) tick() {
 	c.parkedTick()
 	c.readsTick()
 	c.leaderTick()
+	c.pressureTick()
 	c.changesTick()
 	if c.snaps.wanted > c.snaps.lastIndex {
 		c.maybeSnapshot()
@@ -303,6 +318,7 @@ func (c *core) flush() {
 		}
 		c.snapshotMark()
 		c.observe()
+		c.copies.settle(c)
 		waiting := len(c.origin.waiting)
 		c.settleReads()
 		if !c.mayHold() {

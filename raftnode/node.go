@@ -57,6 +57,9 @@ type Node struct {
 	err      error // before done is closed
 	wg       sync.WaitGroup
 	pool     sync.Pool // of *request
+
+	diskPercent atomic.Uint64 // used, of the data directory's filesystem
+	defaults    queueDefaults
 }
 
 // view is what other goroutines may know of the core, published after a step
@@ -72,6 +75,8 @@ type view struct {
 	settled      bool // leaving, and nothing of this node's own is unapplied
 	isLeader     bool
 	term         uint64
+	voters       int
+	members      int
 
 	// For /metrics: at most factsEvery old.
 	at     int64 // boot ns
@@ -123,6 +128,7 @@ func Open(cfg Config) (*Node, error) {
 	n.writer.start()
 	n.peers.start()
 	n.wg.Go(n.run)
+	n.wg.Go(n.watchFilesystem)
 	return n, nil
 }
 
@@ -170,6 +176,7 @@ func (n *Node) perform(out *outputs) {
 func (n *Node) publish() {
 	c := n.core
 	old := n.view.Load()
+	n.defaults.follow(c)
 	n.box.queued.Store(int64(len(c.origin.waiting)))
 	n.box.queuedBytes.Store(int64(c.origin.queuedBytes))
 	v := view{ready: c.leader != 0 && c.machine.Position().Term == c.term, started: c.origin.registered, leaving: c.leaving, term: c.term, isLeader: c.leader == c.cfg.id,
@@ -178,6 +185,8 @@ func (n *Node) publish() {
 		v.isLeader == old.isLeader && c.stats.leaderChanges == old.stats.leaderChanges
 	// A leader's client address may come after the leader is known.
 	lacks := old.leaderClient == "" && c.leader != 0 && !v.isLeader
+	v.members, v.voters = len(c.members), len(c.conf.GetVoters())
+	same = same && v.members == old.members && v.voters == old.voters
 	if same && !lacks && c.now.boot-old.at < factsEvery {
 		return
 	}
@@ -187,7 +196,7 @@ func (n *Node) publish() {
 	}
 	v.at, v.stats, v.parked, v.commit = c.now.boot, c.stats, len(c.parked.byNumber), c.commit
 	m := c.committed()
-	v.facts = machineFacts{m.Position(), m.Bytes(), m.Totals()}
+	v.facts = machineFacts{m.Position(), m.Bytes(), m.Totals(), m.MemoryLimit(), m.DiskAlarm()}
 	n.view.Store(&v)
 }
 

@@ -93,6 +93,9 @@ func (c *core) submit(reqs []*request) {
 			c.refuse(r, fsm.CodeLeaving, "this node is stopping; ask another one")
 			continue
 		}
+		if !c.admit(r) {
+			continue
+		}
 		if op, ok := r.op.(*fsm.Dequeue); ok {
 			if op.WaitMs == 0 && !c.machine.Finds(op) {
 				// Finds nothing, writes nothing: a linearizable read answers it.
@@ -184,6 +187,9 @@ func (c *core) closeBatch() *batch {
 		own, o.back = append(own, &fsm.NodeBack{}), false
 	}
 	own = append(own, c.chores(o.next)...)
+	if op := c.alarmOp(); op != nil {
+		own = append(own, op)
+	}
 	size := fsm.BatchHeaderSize
 	for _, op := range own {
 		size += fsm.Size(op)
@@ -364,6 +370,7 @@ func (c *core) leave() {
 	c.origin.waiting, c.origin.queuedBytes, c.origin.fast = nil, 0, 0
 	c.leaveParked()
 	c.leaveReads()
+	c.watches.all()
 }
 
 // onOwnBatch answers the requests of a batch that this node's machine applied.

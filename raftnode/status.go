@@ -183,7 +183,7 @@ func (c *core) view() Status {
 type coreStats struct {
 	leaderChanges, batches, ops, resent, dropped, entries uint64
 	givenBack, hangups, readRounds, snapshots, installs   uint64
-	steps, rollbacks, fast                                uint64
+	steps, rollbacks, fast, refusedFull                   uint64
 }
 
 // machineFacts are the gauges of /metrics that come from the machine.
@@ -191,4 +191,7 @@ type machineFacts struct {
 	pos    fsm.Position
 	bytes  int64
 	totals fsm.QueueInfo
+
+	memoryLimit int64
+	diskAlarm   uint8
 }

@@ -53,7 +53,7 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("election-timeout", "duration", "1s", "silence after which a new leader is sought")
 	text("snapshot-bytes", "size", "64MiB", "log since the last snapshot that brings the next one about")
 	text("snapshot-entries", "number", "0", "the same in entries, 0 = by bytes alone")
-	text("max-memory", "size", "0", "limit of the queues' memory, the smallest of all nodes will count; 0 = none (not enforced yet)")
+	text("max-memory", "size", "0", "limit of the queues' memory, the smallest of all nodes counts: at 90 % fast enqueues are refused, at 95 % all; 0 = none")
 	text("max-body", "size", "1MiB", "largest job body, at most "+formatSize(fsm.BodyMax))
 	text("consistency", "strong|fast", "strong", "consistency of requests that do not say one")
 	text("resp-unixsocket", "file", "", "Disque's protocol on this socket, too")

@@ -1,0 +1,117 @@
+package raftnode
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"raftq/fsm"
+)
+
+func (tr *trio) leader() int {
+	tr.t.Helper()
+	leader := -1
+	await(tr.t, "a leader", func() bool {
+		for i, n := range tr.nodes {
+			if n != nil && n.Ready() == nil && n.Leader() == n.Name() {
+				leader = i
+			}
+		}
+		return leader >= 0
+	})
+	return leader
+}
+
+func (tr *trio) ready3(queue string) int {
+	tr.t.Helper()
+	n := 0
+	if _, err := tr.nodes[tr.leader()].Read(fsm.ReadHow{Strong: true, TimeoutMs: 5000}, func(m *fsm.Machine) {
+		q, _ := m.Queue(queue)
+		n = q.Ready
+	}); err != nil {
+		tr.t.Fatal(err)
+	}
+	return n
+}
+
+// TestCopies proves what an enqueue means that asks for a copy on each of three
+// nodes: answered when they have it; refused at once when there are not so many;
+// withdrawn when one is down, and tried anew when it comes again under its key; and
+// not known when it was handed out meanwhile.
+func TestCopies(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tr := newTrio(t)
+	tr.openAll()
+	leader := tr.leader()
+	code := func(res fsm.Result, err error) fsm.Code {
+		t.Helper()
+		switch {
+		case err != nil:
+			return err.(*fsm.Error).Code
+		case res.Code != fsm.CodeOK:
+			return res.Code
+		}
+		return res.Items[0].Code
+	}
+	l := tr.nodes[leader]
+	if c := code(l.DoCopies(newJob(1), 3, 10*time.Second)); c != fsm.CodeOK {
+		t.Errorf("three of three: %v", c)
+	}
+	if c := code(l.DoCopies(newJob(1), 4, 10*time.Second)); c != fsm.CodeNotEnoughReplicas {
+		t.Errorf("four of three: %v", c)
+	}
+	if n := tr.ready3("q"); n != 1 {
+		t.Errorf("%d jobs, want 1", n)
+	}
+
+	down := (leader + 1) % 3
+	tr.close(down)
+	if c := code(l.DoCopies(newJob(1), 2, 10*time.Second)); c != fsm.CodeOK {
+		t.Errorf("a majority, with one down: %v", c)
+	}
+	if c := code(l.DoCopies(newJob(1), 3, 300*time.Millisecond)); c != fsm.CodeNotEnoughReplicas {
+		t.Errorf("three, with one down: %v", c)
+	}
+	keyed := func() *fsm.Keyed { return &fsm.Keyed{Key: "key", Op: newJob(1)} }
+	for i := range 2 {
+		if c := code(l.DoCopies(keyed(), 3, 300*time.Millisecond)); c != fsm.CodeNotEnoughReplicas {
+			t.Errorf("under a key, with one down, time %d: %v", i, c)
+		}
+	}
+	if n := tr.ready3("q"); n != 2 {
+		t.Errorf("%d jobs, want 2: the others were withdrawn", n)
+	}
+
+	// Somebody takes the job while it waits for its copies.
+	other := &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "taken", Priority: 4}}}
+	got := make(chan fsm.Code, 1)
+	go func() {
+		res, err := l.DoCopies(other, 3, 500*time.Millisecond)
+		got <- code(res, err)
+	}()
+	await(t, "the job", func() bool { return len(tr.do(leader, &fsm.Dequeue{Queues: []string{"taken"}, Max: 1}).Jobs) == 1 })
+	if c := <-got; c != fsm.CodeCommitTimeout {
+		t.Errorf("handed out meanwhile: %v", c)
+	}
+
+	tr.open(down)
+	tr.ready(down)
+	first, err := l.DoCopies(keyed(), 3, 10*time.Second)
+	if c := code(first, err); c != fsm.CodeOK || first.Replay {
+		t.Errorf("under the key, with all up: %v, replay %v", c, first.Replay)
+	}
+	again, err := l.DoCopies(keyed(), 3, 10*time.Second)
+	if c := code(again, err); c != fsm.CodeOK || !again.Replay || again.Items[0].ID != first.Items[0].ID {
+		t.Errorf("and again: %v %v %+v", c, err, again)
+	}
+	if n := tr.ready3("q"); n != 3 {
+		t.Errorf("%d jobs, want 3", n)
+	}
+	// On a node that does not lead nobody can tell, so it is not promised.
+	follower := (leader + 2) % 3
+	if c := code(tr.nodes[follower].DoCopies(newJob(1), 3, 10*time.Second)); c != fsm.CodeNotEnoughReplicas {
+		t.Errorf("on a follower: %v", c)
+	}
+	tr.closeAll()
+}
