@@ -20,12 +20,16 @@ type call struct {
 	conn      *hangup.Conn // nil when the connection did not come from Serve's listener
 	route     *route
 	raw       [2][]byte // path parameters, not decoded yet
+	params    [2][]byte // decoded
 	query     query
 	opts      options
 	nowMs     int64        // log time of a read's answer
 	pos       fsm.Position // what the answer reflects; zero: nothing
 	stale     int64        // ms, of a weak read; -1: none
 	batch     fsm.BatchRef // of a fast answer
+	key       []byte       // Idempotency-Key, nil: none
+	replay    bool         // the answer is that of an earlier request with the key
+	sweep     int          // which op of a request that takes several
 	forwarded bool         // the answer is another node's, header fields and all
 	out       []byte       // the answer's body
 	num       []byte       // a header's value being made
@@ -63,45 +67,90 @@ func (c *call) begin() error {
 		}
 	}
 	h := &c.ctx.Request.Header
-	c.opts.fast = c.opts.fast || c.s.opts.Fast && c.route.query.has(optConsistency) && !c.opts.given.has(optConsistency)
-	if v := h.PeekCanonical(fieldConsistency); len(v) > 0 && !c.opts.given.has(optConsistency) && c.route.query.has(optConsistency) {
-		var err error
-		if c.opts.fast, err = parseConsistency(value{isText, v}); err != nil {
-			return err
-		}
-	}
 	if enc := h.ContentEncoding(); len(enc) > 0 && !bytes.EqualFold(enc, identity) {
 		return refuse(fsm.CodeInvalidRequest, "Content-Encoding: bodies are bytes and are not decoded here; send them without, as %q", "identity")
 	}
-	if c.route.query.has(optConsistency) && !c.route.reads() && len(h.PeekCanonical(fieldIdempotencyKey)) > 0 {
-		return invalid("Idempotency-Key", "not supported yet")
+	if err := c.pathParams(); err != nil {
+		return err
+	}
+	if !c.route.query.has(optConsistency) {
+		return nil
+	}
+	if v := h.PeekCanonical(fieldConsistency); len(v) > 0 && !c.opts.given.has(optConsistency) {
+		if err := c.opts.set([]byte("consistency"), value{isText, v}, setOf(optConsistency)); err != nil {
+			return err
+		}
+	}
+	if !c.opts.given.has(optConsistency) {
+		c.opts.fast = c.fastByDefault()
+	}
+	if c.route.reads() {
+		return nil
+	}
+	return c.readKey()
+}
+
+// pathParams decodes the path's parameters, once.
+func (c *call) pathParams() (err error) {
+	for i := range c.raw {
+		if c.params[i], err = c.decoded(c.raw[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// queue returns the path's queue, percent-decoded once.
-func (c *call) queue() (string, error) {
-	b, err := c.param(0)
-	if err != nil {
-		return "", err
+// fastByDefault is what holds for a request that does not say: the queue's
+// default, else the node's.
+func (c *call) fastByDefault() bool {
+	if c.route.onQueue {
+		switch c.s.replica.QueueConsistency(c.params[0]) {
+		case fsm.ConsistencyStrong:
+			return false
+		case fsm.ConsistencyFast:
+			return true
+		}
 	}
-	return queueName("queue", b)
+	return c.s.opts.Fast
 }
 
-func (c *call) param(i int) ([]byte, error) {
+// queue returns the path's queue.
+func (c *call) queue() (string, error) { return queueName("queue", c.params[0]) }
+
+// jobID returns the path's job.
+func (c *call) jobID() (fsm.ID, error) {
+	id, ok := fsm.ParseID(c.params[0])
+	if !ok {
+		return id, refuse(fsm.CodeBadJobID, "%q is no job id", c.params[0])
+	}
+	return id, nil
+}
+
+func (c *call) decoded(raw []byte) ([]byte, error) {
+	if bytes.IndexByte(raw, '%') < 0 {
+		return raw, nil
+	}
 	start := len(c.query.buf)
 	var err error
-	c.query.buf, err = appendDecoded(c.query.buf, c.raw[i], false)
+	c.query.buf, err = appendDecoded(c.query.buf, raw, false)
 	return c.query.buf[start:len(c.query.buf):len(c.query.buf)], err
 }
 
 // submit hands op to the replica and waits.
 func (c *call) submit(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
+	if c.key != nil {
+		op = c.keyed(op)
+	}
 	res, err := c.s.replica.Do(op, c.opts.fast, timeout, gone)
+	return c.took(res, err)
+}
+
+// took notes what the answer reflects.
+func (c *call) took(res fsm.Result, err error) (fsm.Result, error) {
 	if err != nil {
 		return res, err
 	}
-	c.pos = res.Position
+	c.pos, c.replay = res.Position, res.Replay
 	if res.Fast {
 		c.batch = res.Batch
 	}
@@ -161,6 +210,11 @@ var (
 	fieldAccept         = []byte("Accept")
 	fieldConsistency    = []byte("Raftq-Consistency")
 	fieldIdempotencyKey = []byte("Idempotency-Key")
+	fieldReplay         = []byte("Idempotent-Replay")
+	fieldNextCursor     = []byte("Raftq-Next-Cursor")
+	fieldETag           = []byte("Etag")
+	fieldIfMatch        = []byte("If-Match")
+	fieldIfNoneMatch    = []byte("If-None-Match")
 
 	typeJSON    = []byte("application/json")
 	typeProblem = []byte("application/problem+json")
@@ -211,6 +265,9 @@ func (c *call) finish() {
 	if c.fast() {
 		c.num = appendBatch(c.num[:0], c.batch)
 		h.SetCanonical(fieldBatch, c.num)
+	}
+	if c.replay {
+		h.SetCanonical(fieldReplay, []byte("true"))
 	}
 	h.SetCanonical(fieldNode, c.s.nameField)
 	if leader := c.s.replica.Leader(); leader != "" {

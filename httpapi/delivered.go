@@ -119,6 +119,7 @@ func appendCommon(b []byte, d *fsm.Delivered) []byte {
 		b = append(b, '}')
 	}
 	b = appendMember(b, "priority", uint64(d.Priority))
+	b = appendText(b, "group", d.Group)
 	b = appendMember(b, "deliveries", uint64(d.Deliveries))
 	b = appendMember(b, "failures", uint64(d.Failures))
 	b = appendTime(append(b, ','), "enqueued_at", d.EnqueuedMs)

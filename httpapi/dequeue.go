@@ -51,9 +51,14 @@ func (c *call) bodyOptions(allowed optionSet) error {
 func (c *call) dequeue(op *fsm.Dequeue) error {
 	o := &c.opts
 	form := c.form()
-	op.Max, op.LeaseMs, op.WaitMs, op.Consumer = max(1, o.max), o.leaseMs, o.waitMs, o.consumer
+	op.Max, op.LeaseMs, op.WaitMs, op.Consumer, op.AttemptID = max(1, o.max), o.leaseMs, o.waitMs, o.consumer, o.attemptID
 	if form == formBytes && op.Max > 1 {
 		return invalid("max", "raw bytes are one job's; with max=%d accept application/json, application/x-ndjson or %s", op.Max, typeFrames)
+	}
+	if o.fast && op.WaitMs == 0 {
+		if done, err := c.forwardNow(0); done || err != nil {
+			return err
+		}
 	}
 	var gone <-chan struct{}
 	if op.WaitMs > 0 && c.conn != nil {
@@ -92,13 +97,13 @@ func dequeueTimeout(timeout time.Duration, waitMs int64) time.Duration {
 	return max(timeout, time.Duration(waitMs)*time.Millisecond+waitGrace)
 }
 
-// goneProblem ends a dequeue whose client left, or whose server does. A client
-// that only closed its sending side can read the reason.
+// goneProblem ends a wait whose client left, or whose server does. A client that
+// only closed its sending side can read the reason.
 func (c *call) goneProblem() error {
 	if c.s.leaving.Load() {
-		return refuse(fsm.CodeLeaving, "dequeue from another node")
+		return refuse(fsm.CodeLeaving, "ask another node")
 	}
-	return refuse(fsm.CodeInvalidRequest, "the connection was half-closed, which ends a waiting dequeue; keep it open until the answer")
+	return refuse(fsm.CodeInvalidRequest, "the connection was half-closed, which ends a wait; keep it open until the answer")
 }
 
 func isClosed(ch <-chan struct{}) bool {

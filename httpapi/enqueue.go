@@ -28,7 +28,7 @@ func (c *call) enqueue() error {
 	op.jobs[0].Queue = queue
 	op.jobs[0].Body = append([]byte(nil), body...)
 	op.Jobs = op.jobs[:]
-	return c.enqueueSingle(&op.Enqueue)
+	return c.enqueueSingle(&op.Enqueue, o.replicate)
 }
 
 func (s *Server) checkBody(n int) error {
@@ -38,75 +38,112 @@ func (s *Server) checkBody(n int) error {
 	return nil
 }
 
+// submitJobs submits new jobs; done when the leader answered the whole request.
+func (c *call) submitJobs(op *fsm.Enqueue, replicate int) (res fsm.Result, done bool, err error) {
+	if replicate <= 1 {
+		res, err = c.submit(op, c.timeout(), nil)
+		return res, false, err
+	}
+	if done, err = c.forwardNow(withdrawMax); done || err != nil {
+		return res, true, err
+	}
+	all := fsm.Op(op)
+	if c.key != nil {
+		all = c.keyed(op)
+	}
+	res, err = c.took(c.s.replica.DoCopies(all, replicate, c.timeout()))
+	return res, false, err
+}
+
 // enqueueSingle submits one job and answers its facts, or its refusal.
-func (c *call) enqueueSingle(op *fsm.Enqueue) error {
-	res, err := c.submit(op, c.timeout(), nil)
-	if err != nil {
+func (c *call) enqueueSingle(op *fsm.Enqueue, replicate int) error {
+	res, done, err := c.submitJobs(op, replicate)
+	if err != nil || done {
 		return err
 	}
 	code := res.Code
 	if len(res.Items) == 1 && res.Items[0].Code != fsm.CodeOK {
 		code = res.Items[0].Code
 	}
-	if code != fsm.CodeOK {
-		return refuse(code, "queue %q", op.Jobs[0].Queue)
+	queue := op.Jobs[0].Queue
+	switch {
+	case code == fsm.CodeOK:
+	case code == fsm.CodeNotUnique && len(res.Items) == 1:
+		return refuse(code, "queue %q: job %s has this unique_key", queue, res.Items[0].ID)
+	case code == fsm.CodeNotEnoughReplicas:
+		return refuse(code, "queue %q: %d nodes did not have the job on disk in time; it was withdrawn", queue, replicate)
+	case code == fsm.CodeCommitTimeout:
+		return refuse(code, "queue %q: %d nodes did not have the job on disk in time, and it was handed out by then", queue, replicate)
+	default:
+		return refuse(code, "queue %q", queue)
 	}
 	if len(res.Items) != 1 {
 		return asProblem(errShortResult)
 	}
-	c.s.stats.enqueued.Add(1)
+	it := &res.Items[0]
+	if !res.Replay && !it.Duplicate {
+		c.s.stats.enqueued.Add(1)
+	}
 	b := append(c.out[:0], `{"id":"`...)
-	b = res.Items[0].ID.Append(b)
+	b = it.ID.Append(b)
 	b = append(b, `","queue":`...)
-	b = appendString(b, op.Jobs[0].Queue)
+	b = appendString(b, queue)
 	b = strconv.AppendBool(append(b, `,"committed":`...), !c.fast())
-	c.out = append(b, `,"duplicate":false}`+"\n"...)
+	b = strconv.AppendBool(append(b, `,"duplicate":`...), it.Duplicate)
+	c.out = append(b, "}\n"...)
 	return c.answer(c.written(201), typeJSON)
 }
 
 // enqueueBatch submits jobs and answers each.
-func (c *call) enqueueBatch(jobs []fsm.NewJob) error {
+func (c *call) enqueueBatch(jobs []fsm.NewJob, replicate int) error {
 	if len(jobs) == 0 {
 		return refuse(fsm.CodeInvalidRequest, "no jobs in the request")
 	}
-	res, err := c.submit(&fsm.Enqueue{Atomic: c.opts.atomic, Jobs: jobs}, c.timeout(), nil)
-	if err != nil {
+	res, done, err := c.submitJobs(&fsm.Enqueue{Atomic: c.opts.atomic, Jobs: jobs}, replicate)
+	if err != nil || done {
 		return err
 	}
-	if res.Code != fsm.CodeOK {
-		return refuse(res.Code, "none of the %d jobs was enqueued%s", len(jobs), firstRefused(res.Items))
-	}
-	if len(res.Items) != len(jobs) {
+	switch {
+	case len(res.Items) == len(jobs):
+	case res.Code != fsm.CodeOK:
+		return refuse(res.Code, "none of the %d jobs was enqueued", len(jobs))
+	default:
 		return asProblem(errShortResult)
 	}
-	status := c.written(201)
-	b := append(c.out[:0], `{"results":[`...)
+	status, reason := c.written(201), ""
+	b := append(c.out[:0], `{"results":`...)
+	from := len(b)
+	b = append(b, '[')
 	for i := range res.Items {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if code := res.Items[i].Code; code != fsm.CodeOK {
-			status = 207
-			b = append(appendItemError(append(b, '{'), code, ""), '}')
+		r := &res.Items[i]
+		switch r.Code {
+		case fsm.CodeOK:
+			if !res.Replay && !r.Duplicate {
+				c.s.stats.enqueued.Add(1)
+			}
+			b = appendItem(b, r.ID, r, 201)
 			continue
+		case fsm.CodeNotUnique:
+			b = appendItem(b, r.ID, r, 0) // the job that has the key
+		default:
+			b = append(appendItemError(append(b, '{'), r.Code, ""), '}')
 		}
-		c.s.stats.enqueued.Add(1)
-		b = append(b, `{"id":"`...)
-		b = res.Items[i].ID.Append(b)
-		b = append(b, `","status":201}`...)
+		if status = 207; r.Code != fsm.CodeAborted && reason == "" {
+			reason = (&problem{detail: r.Code.String()}).at("jobs", i).detail
+		}
 	}
-	c.out = append(c.appendUncommitted(append(b, ']')), "}\n"...)
+	b = append(b, ']')
+	if res.Code != fsm.CodeOK {
+		p := refuse(res.Code, "none of the %d jobs was enqueued: %s", len(jobs), reason)
+		p.results = append([]byte(nil), b[from:]...)
+		c.out = b
+		return p
+	}
+	c.out = append(c.appendUncommitted(b), "}\n"...)
 	return c.answer(status, typeJSON)
-}
-
-// firstRefused says which job was the reason for refusing an atomic batch.
-func firstRefused(items []fsm.ItemResult) string {
-	for i := range items {
-		if items[i].Code != fsm.CodeOK {
-			return (&problem{detail: items[i].Code.String()}).at("; jobs", i).detail
-		}
-	}
-	return ""
 }
 
 // enqueueJobs takes an envelope, an array or NDJSON of them, or frames.
@@ -130,7 +167,7 @@ func (c *call) enqueueJobs() error {
 		return err
 	}
 	if single {
-		return c.enqueueSingle(&fsm.Enqueue{Jobs: list.jobs})
+		return c.enqueueSingle(&fsm.Enqueue{Jobs: list.jobs}, list.replicate)
 	}
-	return c.enqueueBatch(list.jobs)
+	return c.enqueueBatch(list.jobs, list.replicate)
 }

@@ -153,8 +153,9 @@ func TestAtomic(t *testing.T) {
 		t.Error("not atomic")
 	}
 	f.answer = func(fsm.Op) (fsm.Result, error) {
-		return fsm.Result{Code: fsm.CodeQueueFull, Items: []fsm.ItemResult{{}, {Code: fsm.CodeQueueFull}}}, nil
+		return fsm.Result{Code: fsm.CodeAborted, Items: []fsm.ItemResult{{Code: fsm.CodeAborted}, {Code: fsm.CodeQueueFull}}}, nil
 	}
 	a := ask(t, s, "POST", "/v1/queues/q/jobs?atomic=true", `[{"body":"1"},{"body":"2"}]`)
-	wantContains(t, wantProblem(t, a, 429, "queue_full"), "jobs[1]")
+	wantContains(t, wantProblem(t, a, 409, "aborted"), "jobs[1]: queue_full")
+	wantContains(t, a.body, `"results":[{"status":409,"code":"aborted"`, `{"status":429,"code":"queue_full"`)
 }

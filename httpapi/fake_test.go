@@ -41,11 +41,13 @@ type fake struct {
 	returned int // hand-outs given back
 	ops      []fsm.Op
 	// answer, if set, answers ops before anything else does.
-	answer func(op fsm.Op) (fsm.Result, error)
-	err    error             // of Ready, Started and Read
-	refuse func() *fsm.Error // instead of anything else
-	leader string            // client address of another node
-	asked  []bool            // fast, of each Do
+	answer   func(op fsm.Op) (fsm.Result, error)
+	err      error             // of Ready, Started and Read
+	refuse   func() *fsm.Error // instead of anything else
+	leader   string            // client address of another node
+	asked    []bool            // fast, of each Do
+	copies   int               // of the last DoCopies
+	defaults map[string]uint8  // consistency of queues
 
 	changes int           // of members asked for
 	removed []fsm.Member  // whom RemoveMember was asked to
@@ -189,6 +191,23 @@ func (f *fake) Read(how fsm.ReadHow, fn func(m *fsm.Machine)) (fsm.Seen, error) 
 	}
 	return fsm.Seen{}, fsm.Refuse(fsm.CodeLoading, "the fake has no machine")
 }
+
+// DoCopies says how many copies were asked for, and is Do.
+func (f *fake) DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Result, error) {
+	f.mu.Lock()
+	f.copies = copies
+	f.mu.Unlock()
+	return f.Do(op, false, timeout, nil)
+}
+
+func (f *fake) Await(fsm.Key, time.Duration, <-chan struct{}) (fsm.JobEnd, fsm.Seen, error) {
+	if f.refuse != nil {
+		return fsm.JobEnd{}, fsm.Seen{}, f.refuse()
+	}
+	return fsm.JobEnd{}, fsm.Seen{}, fsm.Refuse(fsm.CodeLoading, "the fake has no machine")
+}
+
+func (f *fake) QueueConsistency(queue []byte) uint8 { return f.defaults[string(queue)] }
 
 func (f *fake) GiveBack(items []fsm.Item) {
 	f.mu.Lock()

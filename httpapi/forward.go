@@ -34,13 +34,21 @@ func newForwarder() *fasthttp.Client {
 }
 
 // forward passes a fast write on to the leader, which alone can answer before
-// commit, and passes its answer back; false when this node answers itself: it
-// leads, knows no leader, or the request was passed on already. A dequeue that may
-// wait stays here: waiting is answered at commit anyway, and here a hang-up is
-// seen.
+// commit, and passes its answer back; false when this node answers itself. A dequeue
+// decides when its body is read: one that may wait stays here, because waiting is
+// answered at commit anyway, and here a hang-up is seen.
 func (c *call) forward() (bool, error) {
-	h := &c.ctx.Request.Header
-	if !c.opts.fast || c.route.reads() || c.opts.waitMs > 0 || len(h.PeekCanonical(fieldForwarded)) > 0 {
+	if !c.opts.fast || !c.route.traits.has(mayBeFast) || c.route.traits.has(givesJobs) {
+		return false, nil
+	}
+	return c.forwardNow(0)
+}
+
+// forwardNow passes the request on, unless this node leads, knows no leader, or the
+// request was passed on already. more is how long the leader may take beyond the
+// request's timeout.
+func (c *call) forwardNow(more time.Duration) (bool, error) {
+	if len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0 {
 		return false, nil
 	}
 	leader := c.s.replica.LeaderClient()
@@ -52,10 +60,12 @@ func (c *call) forward() (bool, error) {
 	defer fasthttp.ReleaseResponse(res)
 	c.ctx.Request.CopyTo(req)
 	req.Header.SetCanonical(fieldForwarded, c.s.nameField)
-	req.Header.SetCanonical(fieldConsistency, []byte("fast")) // it may be this node's default alone
+	if c.opts.fast {
+		req.Header.SetCanonical(fieldConsistency, []byte("fast")) // it may be this node's default alone
+	}
 	req.Header.Del("Connection")
 	req.SetHost(leader)
-	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+forwardGrace)
+	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+more+forwardGrace)
 	var dial *net.OpError
 	switch {
 	case errors.Is(err, fasthttp.ErrNoFreeConns), errors.As(err, &dial) && dial.Op == "dial":

@@ -8,11 +8,13 @@ import (
 
 // jobList is the jobs of one request while they are read.
 type jobList struct {
-	s     *Server
-	queue string
-	body  []byte // owned: the jobs keep slices of it
-	jobs  []fsm.NewJob
-	bytes int
+	s         *Server
+	queue     string
+	named     bool   // each envelope names its queue, and has an op
+	body      []byte // owned: the jobs keep slices of it
+	jobs      []fsm.NewJob
+	bytes     int
+	replicate int // the highest of all
 }
 
 // readJSON reads one envelope or an array.
@@ -74,13 +76,25 @@ func (l *jobList) envelope(r *jsonReader) error {
 			return l.envelopeBody(r, string(name), &o.job)
 		}
 		v, err := r.value()
-		if err != nil {
+		switch {
+		case err != nil:
+			return err
+		case l.named && string(name) == "op":
+			return nil
+		case l.named && string(name) == "queue" && l.queue == "":
+			b, err := v.text("queue")
+			if err == nil {
+				l.queue, err = queueName("queue", b)
+			}
 			return err
 		}
 		return o.set(name, v, jobOptions)
 	})
 	if err != nil {
 		return err
+	}
+	if l.named && l.queue == "" {
+		return invalid("queue", "name the job's queue")
 	}
 	if bodies != 1 {
 		return invalid("body", "an envelope has exactly one of body, body_base64 and json")
@@ -124,6 +138,7 @@ func (l *jobList) add(o *options) error {
 	if l.bytes += len(o.job.Body); l.bytes > fsm.BatchBytesMax && len(l.jobs) > 0 {
 		return refuse(fsm.CodeBodyTooLarge, "the bodies of a request with several jobs have at most %d bytes together", fsm.BatchBytesMax)
 	}
+	l.replicate = max(l.replicate, o.replicate)
 	o.job.Queue = l.queue
 	l.jobs = append(l.jobs, o.job)
 	return nil

@@ -22,6 +22,10 @@ const (
 	// waitGrace is how long a dequeue's commit may take beyond its wait.
 	waitGrace = 5 * time.Second
 
+	// withdrawMax is how long taking jobs back may take that did not get the copies
+	// they asked for.
+	withdrawMax = 5 * time.Second
+
 	listDefault = 100
 	listMax     = 1000
 	jsonDepth   = 64
@@ -29,6 +33,8 @@ const (
 	jobsGaugeQueues = 100     // queues with a series of their own
 	jobsGaugeScan   = 100_000 // queues looked at for that
 	jobsGaugePage   = 1000    // queues of one read
+
+	replicateMax = 1000 // more than any cluster's members
 
 	headerNameMax = 128 // bytes of a job header's name
 	headersMax    = 256 // headers of a job

@@ -57,12 +57,13 @@ func (r *inProcess) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan 
 	r.request++
 	request := r.request
 	switch o := op.(type) {
-	case *fsm.Enqueue:
-		o.First = r.counter + 1
-		r.counter += uint64(len(o.Jobs))
 	case *fsm.Dequeue:
 		o.Request = request
 	}
+	fsm.EachEnqueue(op, func(o *fsm.Enqueue) {
+		o.First = r.counter + 1
+		r.counter += uint64(len(o.Jobs))
+	})
 	res := r.apply(op)
 	if !res.Parked {
 		r.handouts += len(res.Jobs)
@@ -120,6 +121,27 @@ func (r *inProcess) Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, err
 	}
 	f(r.m)
 	return fsm.Seen{Position: r.m.Position()}, nil
+}
+
+func (r *inProcess) DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Result, error) {
+	if copies > 1 {
+		return fsm.Result{}, fsm.Refuse(fsm.CodeNotEnoughReplicas, "there is one")
+	}
+	return r.Do(op, false, timeout, nil)
+}
+
+// Await asks again and again: this replica has no watches.
+func (r *inProcess) Await(key fsm.Key, timeout time.Duration, gone <-chan struct{}) (end fsm.JobEnd, seen fsm.Seen, err error) {
+	var code fsm.Code
+	for until := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		seen, _ = r.Read(fsm.ReadHow{Strong: true}, func(m *fsm.Machine) { end, code = m.JobEnd(key) })
+		switch {
+		case code != fsm.CodeOK:
+			return end, seen, fsm.Refuse(code, "job")
+		case end.End != fsm.EndNone || time.Now().After(until) || gone != nil && isClosed(gone):
+			return end, seen, nil
+		}
+	}
 }
 
 func (r *inProcess) GiveBack(items []fsm.Item) {
@@ -243,7 +265,7 @@ func TestQueueRoutes(t *testing.T) {
 	if strings.Join(got, "|") != "b/1|b/2|b/3|b/é\n" {
 		t.Errorf("%q", got)
 	}
-	for _, bad := range []string{"limit=0", "limit=1001", "cursor=%25", "min_len=1", "max_stale=x", "min_index=x", "order=x"} {
+	for _, bad := range []string{"limit=0", "limit=1001", "cursor=%25", "cursor=", "cursor=YWJj", "min_len=-1", "max_stale=x", "min_index=x", "order=x"} {
 		wantProblem(t, ask(t, s, "GET", "/v1/queues?"+bad, ""), 422, "invalid_option")
 	}
 	wantProblem(t, ask(t, s, "GET", "/v1/queues/a?min_index=999999&timeout=1ms", ""), 503, "loading")

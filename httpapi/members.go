@@ -223,11 +223,7 @@ func checkMember(m fsm.NewMember) error {
 // The id is what counts from then on: a request may be repeated when the name is
 // not known any more.
 func (c *call) member() (id uint64, name string, err error) {
-	b, err := c.param(0)
-	if err != nil {
-		return 0, "", err
-	}
-	name = string(b)
+	name = string(c.params[0])
 	id, parsed := strconv.ParseUint(name, 16, 64)
 	for _, n := range c.s.replica.Cluster().Nodes {
 		if n.Name == name {

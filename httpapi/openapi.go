@@ -85,6 +85,7 @@ func (r *route) id() string {
 var pathFacts = map[string]struct{ doc, example string }{
 	"q":      {"A queue's name: 1 to 255 bytes, percent-decoded once; $ at the start is reserved.", "mail"},
 	"id":     {"A job's id.", sampleID},
+	"c":      {"A consumer's name, as it was given to its dequeues.", "w1"},
 	"member": {"A member's name, or its id.", "n1"},
 	"rest":   {"Which profile.", "cmdline"},
 }
@@ -106,11 +107,34 @@ func (r *route) parameters() (params []node) {
 		return params
 	}
 	for o := optNone + 1; o < optionCount; o++ {
-		if r.query.has(o) && !notYet.has(o) {
+		if r.query.has(o) {
 			params = append(params, optionFacts[o].parameter(r.must.has(o)))
 		}
 	}
-	return params
+	return append(params, r.fields()...)
+}
+
+// fields are the header fields that the route reads.
+func (r *route) fields() (all []node) {
+	field := func(name, doc, example string) {
+		all = append(all, node{{"name", name}, {"in", "header"}, {"description", doc}, {"schema", node{{"type", "string"}}}, {"example", example}})
+	}
+	if r.query.has(optConsistency) {
+		field("Raftq-Consistency", "As the option consistency.", "strong")
+	}
+	if r.takesKey() {
+		field("Idempotency-Key", "The request takes effect once, however often it comes with this key within an hour; a repeated answer has Idempotent-Replay.", "7f3c")
+	}
+	if r.traits.has(hasVersions) {
+		field("If-Match", "Only when this is the ETag still.", `"0"`)
+		field("If-None-Match", "*: only when the queue was not configured yet.", "*")
+	}
+	return all
+}
+
+// takesKey tells whether an Idempotency-Key has a meaning.
+func (r *route) takesKey() bool {
+	return r.query.has(optConsistency) && !r.reads() && !r.traits.has(givesJobs)
 }
 
 func (f *optionFact) parameter(must bool) node {
@@ -201,6 +225,8 @@ func (r *route) success(doc string) node {
 	switch {
 	case r.page != "":
 		return append(res, member{"content", node{{r.page, node{{"schema", node{{"type", "string"}}}}}}})
+	case r.traits.has(givesList):
+		return append(res, member{"content", node{{mediaJSON, node{{"schema", ref(r.shape)}}}, {mediaNDJSON, node{}}, {mediaFrames, node{}}}})
 	case r.traits.has(givesJobs):
 		return append(res, member{"content", node{{mediaJSON, node{{"schema", ref(r.shape)}}}, {mediaNDJSON, node{}}, {mediaFrames, node{}}, {mediaBytes, node{}}}})
 	}
@@ -220,6 +246,15 @@ func (r *route) headers() node {
 	case r.traits.has(mayBeFast):
 		h = append(h, member{"Raftq-Batch", headerRef("Raftq-Batch")})
 	}
+	if r.takesKey() {
+		h = append(h, member{"Idempotent-Replay", headerRef("Idempotent-Replay")})
+	}
+	if r.traits.has(hasVersions) || r.shape == "Queue" {
+		h = append(h, member{"ETag", headerRef("ETag")})
+	}
+	if r.traits.has(givesList) {
+		h = append(h, member{"Raftq-Next-Cursor", headerRef("Raftq-Next-Cursor")})
+	}
 	return h
 }
 
@@ -237,6 +272,9 @@ func answerHeaders() node {
 		{"Raftq-Leader", field("string", "Who leads, as far as that node knows; absent when nobody is known.")},
 		{"Raftq-Stale-Ms", field("integer", "Of a fast read: it shows all that was committed so long ago.")},
 		{"Raftq-Batch", field("string", "Of a fast answer: the batch to ask /v1/log/fate for.")},
+		{"Idempotent-Replay", field("string", "true: the answer of an earlier request with the same Idempotency-Key.")},
+		{"ETag", field("string", "The version of a queue's configuration.")},
+		{"Raftq-Next-Cursor", field("string", "As next_cursor, where the answer is not one JSON object.")},
 		{"Retry-After", field("integer", "Seconds.")},
 	}
 }
@@ -276,10 +314,13 @@ func (r *route) genericKinds() (all []*kind) {
 	case r.reads():
 		of(fsm.CodeNoLeader, fsm.CodeNotFresh, fsm.CodeLeaving)
 	default:
-		of(fsm.CodeNoLeader, fsm.CodeOverloaded, fsm.CodeLeaving, fsm.CodeCommitTimeout)
+		of(fsm.CodeNoLeader, fsm.CodeOverloaded, fsm.CodeLeaving, fsm.CodeCommitTimeout, fsm.CodeFeatureLevel)
 	}
 	if r.traits.has(addsJobs) {
 		of(fsm.CodeMemoryLimit, fsm.CodeDiskLimit)
+	}
+	if r.takesKey() {
+		of(fsm.CodeIdempotencyMismatch)
 	}
 	all = append(all, kindHeaders, kindTimeout)
 	if !r.traits.has(readsWeak) {

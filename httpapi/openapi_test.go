@@ -113,7 +113,8 @@ type walk struct {
 	addr  string
 	valid validator.Validator
 	doc   document
-	seen  map[string]bool   // "METHOD path status"
+	seen  map[string]bool // "METHOD path status"
+	names int
 	fakes map[string]string // servers of replicas that refuse, by what they say
 }
 
@@ -326,6 +327,65 @@ var scenes = map[string]func(w *walk, s *sent){
 			w.t.Fatalf("a member to remove: %d %s", a.status, a.body)
 		}
 	},
+	"PUT /v1/queues/{q}":          freshQueue,
+	"PATCH /v1/queues/{q}":        freshQueue,
+	"PUT /v1/queues/{q}/pause":    freshQueue,
+	"GET /v1/jobs/{id}/wait":      func(w *walk, s *sent) { s.params["id"] = w.acked() },
+	"POST /v1/queues/{q}/redrive": func(w *walk, s *sent) { w.died("mail") },
+	"GET /v1/queues/{q}/jobs":     liveCursor,
+	"GET /v1/queues":              liveCursor,
+	"GET /v1/consumers/{c}": func(w *walk, s *sent) {
+		w.enqueue("held", "")
+		w.enqueue("held", "")
+		w.call("POST", "/v1/queues/held/dequeue?max=2&consumer="+s.params["c"], "")
+		liveCursor(w, s)
+	},
+	"POST /v1/queues/{q}/enqueue": func(w *walk, s *sent) {
+		if s.query.Has("dedup_ttl") {
+			s.query.Set("dedup_id", w.name())
+		}
+		if s.query.Has("unique_key") {
+			s.query.Set("unique_key", w.name())
+		}
+	},
+}
+
+// name is one that was not used before.
+func (w *walk) name() string {
+	w.names++
+	return fmt.Sprint("name-", w.names)
+}
+
+func freshQueue(w *walk, s *sent) { s.params["q"] = w.name() }
+
+// liveCursor puts the cursor of a page in the place of the document's.
+func liveCursor(w *walk, s *sent) {
+	if !s.query.Has("cursor") {
+		return
+	}
+	w.enqueue("another", "")
+	s.query.Del("cursor")
+	s.query.Set("limit", "1")
+	w.enqueue("mail", "")
+	a := w.call("GET", s.target(), "")
+	next, _ := a.json(w.t)["next_cursor"].(string)
+	if next == "" {
+		w.t.Errorf("%s: a page of one has no cursor: %s", s.target(), a.body)
+	}
+	s.query.Set("cursor", next)
+	s.query.Del("limit")
+}
+
+// died makes a job that dies in a queue.
+func (w *walk) died(queue string) (id string) {
+	w.t.Helper()
+	id = w.enqueue(queue, "priority=9")
+	a := w.call("POST", "/v1/queues/"+queue+"/dequeue", "")
+	rec := a.json(w.t)["jobs"].([]any)[0].(map[string]any)["receipt"].(string)
+	if a := w.call("POST", "/v1/reject", `{"items":[{"receipt":"`+rec+`"}]}`); a.status != 200 {
+		w.t.Fatalf("reject: %d %s", a.status, a.body)
+	}
+	return id
 }
 
 // fastBatch is the batch of a fast answer.
@@ -477,6 +537,10 @@ func (w *walk) codes(method, path string, op *operation) {
 		if path != "/v1/dequeue" {
 			s.body = ""
 		}
+		if strings.HasSuffix(path, "/wait") {
+			s.params["id"] = w.enqueue("mail", "")
+			s.query.Set("timeout", "1ms")
+		}
 		if a := w.do(s); a.status != 204 {
 			w.t.Errorf("%s: %d %s", s.name(), a.status, a.body)
 		}
@@ -515,38 +579,112 @@ var generic = map[string]func(w *walk, s *sent) *answer{
 	"internal": func(w *walk, s *sent) *answer {
 		return w.with(w.fake("bug", func() *fsm.Error { panic("bug") }, 0), s, "Content-Length: "+fmt.Sprint(len(s.body))+"\r\n\r\n"+s.body)
 	},
-	"no_leader":      refusedBy(fsm.CodeNoLeader),
-	"overloaded":     refusedBy(fsm.CodeOverloaded),
-	"leaving":        refusedBy(fsm.CodeLeaving),
-	"loading":        refusedBy(fsm.CodeLoading),
-	"not_fresh":      refusedBy(fsm.CodeNotFresh),
-	"commit_timeout": refusedBy(fsm.CodeCommitTimeout),
-	"memory_limit":   refusedBy(fsm.CodeMemoryLimit),
-	"disk_limit":     refusedBy(fsm.CodeDiskLimit),
-
+	"no_leader":        refusedBy(fsm.CodeNoLeader),
+	"overloaded":       refusedBy(fsm.CodeOverloaded),
+	"leaving":          refusedBy(fsm.CodeLeaving),
+	"loading":          refusedBy(fsm.CodeLoading),
+	"not_fresh":        refusedBy(fsm.CodeNotFresh),
+	"commit_timeout":   refusedBy(fsm.CodeCommitTimeout),
+	"memory_limit":     refusedBy(fsm.CodeMemoryLimit),
+	"disk_limit":       refusedBy(fsm.CodeDiskLimit),
 	"feature_level":    refusedBy(fsm.CodeFeatureLevel),
 	"member_exists":    refusedBy(fsm.CodeMemberExists),
 	"member_not_found": refusedBy(fsm.CodeMemberNotFound),
 	"quorum_at_risk":   refusedBy(fsm.CodeQuorumAtRisk),
+	"idempotency_mismatch": func(w *walk, s *sent) *answer {
+		s.header = map[string]string{"Idempotency-Key": w.name()}
+		f := newFake()
+		f.answer = func(op fsm.Op) (fsm.Result, error) {
+			if _, ok := op.(*fsm.Keyed); !ok {
+				w.t.Errorf("%s: the key did not reach the replica", s.name())
+			}
+			return fsm.Result{Code: fsm.CodeIdempotencyMismatch}, nil
+		}
+		there := *w
+		there.addr = listen(w.t, newServer(w.t, f, Options{}))
+		return there.do(s)
+	},
 }
 
 // provoked are the errors of one route, against the real node.
-var provoked = map[string]func(w *walk, s *sent) *answer{
-	"GET /v1/jobs/{id} bad_job_id":            func(w *walk, s *sent) *answer { s.params["id"] = "D-1"; return w.do(s) },
-	"GET /v1/jobs/{id} job_not_found":         func(w *walk, s *sent) *answer { return w.do(s) },
-	"GET /v1/jobs/{id} job_gone":              func(w *walk, s *sent) *answer { s.params["id"] = w.acked(); return w.do(s) },
-	"GET /v1/queues/{q} queue_not_found":      func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
-	"DELETE /v1/queues/{q} queue_not_found":   func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) },
-	"DELETE /v1/queues/{q} queue_not_empty":   func(w *walk, s *sent) *answer { w.enqueue("mail", ""); return w.do(s) },
-	"POST /v1/cluster/drain member_not_found": func(w *walk, s *sent) *answer { s.body = `{"node":"nobody"}`; return w.do(s) },
-	"POST /v1/queues/{q}/enqueue queue_full":  refusedBy(fsm.CodeQueueFull), "POST /v1/queues/{q}/enqueue queue_paused": refusedBy(fsm.CodeQueuePaused),
-	"POST /v1/queues/{q}/jobs queue_full": refusedBy(fsm.CodeQueueFull), "POST /v1/queues/{q}/jobs queue_paused": refusedBy(fsm.CodeQueuePaused),
-}
+var provoked = func() map[string]func(w *walk, s *sent) *answer {
+	badID := func(w *walk, s *sent) *answer { s.params["id"] = "D-1"; return w.do(s) }
+	gone := func(w *walk, s *sent) *answer { s.params["id"] = w.acked(); return w.do(s) }
+	single := func(s *sent) {
+		if strings.HasSuffix(s.path, "/jobs") && !s.query.Has("atomic") {
+			s.body = `{"body":"x"}`
+		}
+	}
+	asItIs := func(w *walk, s *sent) *answer { return w.do(s) }
+	noQueue := func(w *walk, s *sent) *answer { s.params["q"] = "none"; return w.do(s) }
+	full := func(w *walk, s *sent) *answer {
+		single(s)
+		s.params["q"] = w.name()
+		w.enqueue(s.params["q"], "")
+		w.call("PATCH", "/v1/queues/"+s.params["q"], `{"max_len":1}`)
+		return w.do(s)
+	}
+	paused := func(w *walk, s *sent) *answer {
+		single(s)
+		s.params["q"] = w.name()
+		w.call("PUT", "/v1/queues/"+s.params["q"]+"/pause", `{"in":true}`)
+		return w.do(s)
+	}
+	notUnique := func(w *walk, s *sent) *answer {
+		s.params["q"] = w.name()
+		w.enqueue(s.params["q"], "unique_key=k")
+		if strings.HasSuffix(s.path, "/jobs") {
+			s.body = `{"body":"x","unique_key":"k"}`
+		} else {
+			s.query.Set("unique_key", "k")
+		}
+		return w.do(s)
+	}
+	fewCopies := func(w *walk, s *sent) *answer {
+		if strings.HasSuffix(s.path, "/jobs") {
+			s.body = `{"body":"x","replicate":7}`
+		} else {
+			s.query.Set("replicate", "7")
+		}
+		return w.do(s)
+	}
+	old := func(w *walk, s *sent) *answer { s.header = map[string]string{"If-Match": `"1"`}; return w.do(s) }
+	all := map[string]func(w *walk, s *sent) *answer{
+		"GET /v1/queues/{q} queue_not_found":          noQueue,
+		"DELETE /v1/queues/{q} queue_not_found":       noQueue,
+		"GET /v1/queues/{q}/jobs queue_not_found":     noQueue,
+		"DELETE /v1/queues/{q}/jobs queue_not_found":  noQueue,
+		"POST /v1/queues/{q}/redrive queue_not_found": noQueue,
+		"DELETE /v1/queues/{q} queue_not_empty":       func(w *walk, s *sent) *answer { w.enqueue("mail", ""); return w.do(s) },
+		"PUT /v1/queues/{q} etag_mismatch":            old,
+		"PATCH /v1/queues/{q} etag_mismatch":          old,
+		"POST /v1/queues/{q}/jobs aborted": func(w *walk, s *sent) *answer {
+			s.query.Set("atomic", "true")
+			s.body = `[{"body":"x"},{"body":"y"}]`
+			return full(w, s)
+		},
+		"POST /v1/cluster/drain member_not_found": func(w *walk, s *sent) *answer { s.body = `{"node":"nobody"}`; return w.do(s) },
+		"POST /v1/tx aborted":                     asItIs,
+		"POST /v1/tx bad_job_id":                  func(w *walk, s *sent) *answer { s.body = `{"items":[{"op":"ack","id":"D-1"}]}`; return w.do(s) },
+		"POST /v1/jobs/{id}/requeue at_most_once": func(w *walk, s *sent) *answer {
+			s.params["id"], _ = w.lease("at_most_once=true")
+			return w.do(s)
+		},
+	}
+	for _, r := range []string{"GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/requeue", "POST /v1/jobs/{id}/hold", "POST /v1/jobs/{id}/cancel", "GET /v1/jobs/{id}/wait"} {
+		all[r+" bad_job_id"], all[r+" job_not_found"], all[r+" job_gone"] = badID, asItIs, gone
+	}
+	for _, r := range []string{"POST /v1/queues/{q}/enqueue", "POST /v1/queues/{q}/jobs"} {
+		all[r+" queue_full"], all[r+" queue_paused"], all[r+" not_unique"], all[r+" not_enough_replicas"] = full, paused, notUnique, fewCopies
+	}
+	return all
+}()
 
 // partly makes some items of a batch fail, each with one of the codes that the
 // document lists for items.
 var partly = map[string]func(w *walk, s *sent){
-	"POST /v1/ack": settlePartly, "POST /v1/nack": settlePartly, "POST /v1/release": settlePartly, "POST /v1/extend": settlePartly,
+	"POST /v1/ack": settlePartly, "POST /v1/nack": settlePartly, "POST /v1/release": settlePartly, "POST /v1/reject": settlePartly, "POST /v1/extend": settlePartly,
+	"POST /v1/settle": settlePartly,
 	"POST /v1/queues/{q}/jobs": func(w *walk, s *sent) {
 		s.body = `[{"body":"1"},{"body":"2"}]`
 		f := newFake()
@@ -568,6 +706,10 @@ func settlePartly(w *walk, s *sent) {
 	w.call("POST", "/v1/nack", `{"items":[{"receipt":"`+old+`"}]}`)
 	items := []string{`{"id":"D-1"}`, `{"id":"` + sampleID + `"}`, `{"id":"` + acked + `"}`, `{"receipt":"` + old + `"}`, `{"receipt":"` + receipt + `"}`}
 	s.body = `{"items":[` + strings.Join(items, ",") + `]}`
+	if s.path == "/v1/settle" {
+		s.body = strings.ReplaceAll(s.body, "{\"", "{\"op\":\"nack\",\"")
+		s.body = strings.Replace(s.body, "{\"op\":\"nack\",\"items", "{\"items", 1)
+	}
 	if a := w.do(s); a.status != 207 || !strings.Contains(a.body, "bad_job_id") || !strings.Contains(a.body, "job_not_found") {
 		w.t.Errorf("%s of %s: %d %s", s.name(), once, a.status, a.body)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"math"
+	"strings"
 
 	"raftq/fsm"
 )
@@ -20,6 +21,9 @@ const (
 	wantNames   // an array of queue names; in JSON alone
 	wantBatch   // node.epoch.number
 	wantCursor  // next_cursor of an earlier answer
+	wantStates  // words with commas between
+	wantQueue   // a queue's name
+	wantBackoff // {"min","max"}; in JSON alone
 	wantCut     // a text of any length, kept in part
 )
 
@@ -61,27 +65,36 @@ var optionFacts = [optionCount]optionFact{
 
 	optError: {name: "error", form: wantCut, high: fsm.ErrorTextMax, example: "smtp 451", doc: "Kept as the job's last error; a long one is cut."},
 
-	optGroup:     {name: "group"},
-	optDedupID:   {name: "dedup_id"},
-	optDedupTTL:  {name: "dedup_ttl"},
-	optUniqueKey: {name: "unique_key"},
-	optMaxLen:    {name: "max_len"},
-	optReplicate: {name: "replicate"},
-	optAttemptID: {name: "attempt_id"},
-	optMinLen:    {name: "min_len"},
+	optGroup:      {name: "group", form: wantText, low: 1, high: fsm.KeyMax, example: "customer-17", doc: "At most one job of a group is handed out at a time, the next only after ack or death."},
+	optDedupID:    {name: "dedup_id", form: wantText, low: 1, high: fsm.KeyMax, example: "welcome-17", doc: "A second job with it, within dedup_ttl, is the first one: its id, duplicate true."},
+	optDedupTTL:   {name: "dedup_ttl", form: wantDuration, low: fsm.DedupTTLMinMs, high: fsm.DedupTTLMaxMs, example: "10m", doc: "How long a dedup_id is remembered; 5 min unless set."},
+	optUniqueKey:  {name: "unique_key", form: wantText, low: 1, high: fsm.KeyMax, example: "report-17", doc: "Refused while a job of the queue with it is not done."},
+	optMaxLen:     {name: "max_len", form: wantWhole, high: math.MaxInt64, example: "1000", doc: "Jobs: refused when the queue holds so many. A queue's configuration: its own limit, 0 = none. A list: queues with at most so many ready jobs."},
+	optReplicate:  {name: "replicate", form: wantWhole, low: 1, high: replicateMax, example: "1", doc: "Answered when so many nodes have it on disk; if not in time, withdrawn. In a batch the highest counts for all."},
+	optAttemptID:  {name: "attempt_id", form: wantText, low: 1, high: fsm.KeyMax, example: "8f2c", doc: "The same again, while a lease of it lives, is answered with the same jobs."},
+	optMinLen:     {name: "min_len", form: wantWhole, high: math.MaxInt64, example: "1", doc: "Queues with at least so many ready jobs."},
+	optStates:     {name: "state", form: wantStates, words: stateNames, example: "ready", doc: "Jobs in this state, or in one of several with commas between."},
+	optOrder:      {name: "order", form: wantWord, words: []string{"asc", "desc"}, example: "desc", doc: "asc: in the order of delivery when state is ready alone, else as they were put in. desc: from the end."},
+	optReason:     {name: "reason", form: wantText, low: 1, high: fsm.ReasonMax, example: "max_failures", doc: "Only jobs that died of this."},
+	optTo:         {name: "to", form: wantQueue, example: "mail", doc: "The queue that they go to; unless set the one they died in."},
+	optMost:       {name: "max", form: wantWhole, low: 1, high: math.MaxInt32, example: "100", doc: "At most so many jobs; all unless set."},
+	optIn:         {name: "in", form: wantBool, example: "true", doc: "Take no new jobs, and hold what would come back."},
+	optOut:        {name: "out", form: wantBool, example: "true", doc: "Hand nothing out."},
+	optUntil:      {name: "until", form: wantTime, example: "2035-01-31T12:00:00Z", doc: "The pause is over then; unless set it lasts until it is changed."},
+	optFor:        {name: "for", form: wantWord, words: []string{"done"}, example: "done", doc: "What to wait for."},
+	optDeadLetter: {name: "dead_letter", form: wantQueue, example: "mail-dead", doc: "The queue that dead jobs move to; unless set they stay."},
+	optDeadTTL:    {name: "dead_ttl", form: wantDuration, low: 1, high: fsm.TTLMaxMs, example: "14d", doc: "How long dead jobs are kept; 14 days unless set."},
+	optBackoff:    {name: "backoff", form: wantBackoff, high: fsm.DelayMaxMs, doc: "How long a nack without delay keeps a job back: min doubled with each failure, up to max. None unless set."},
+	optMaxBytes:   {name: "max_bytes", form: wantWhole, high: math.MaxInt64, example: "1073741824", doc: "Limit of what the queue's jobs take; 0 = none."},
+	optOverflow:   {name: "overflow", form: wantWord, words: []string{"reject", "drop_oldest"}, example: "reject", doc: "What a full queue does with a new job: refuse it, or drop its oldest ready one."},
+	optAging:      {name: "aging", form: wantDuration, high: fsm.DelayMaxMs, example: "1h", doc: "A ready job's priority rises by one each time this is over; 0 = never."},
+	optGroupLimit: {name: "group_limit", form: wantWhole, low: 1, high: math.MaxInt32, example: "2", doc: "How many jobs of a group may be handed out at a time; 1 unless set."},
+	optFair:       {name: "fair", form: wantBool, example: "true", doc: "Round robin over groups."},
 }
+
+var stateNames = []string{"delayed", "ready", "leased", "held", "dead"}
 
 func (o option) String() string { return optionFacts[o].name }
-
-// optionOf returns optNone for a name that is no option.
-func optionOf(name []byte) option {
-	for o := optNone + 1; o < optionCount; o++ {
-		if string(name) == optionFacts[o].name {
-			return o
-		}
-	}
-	return optNone
-}
 
 // schema is the option's value as JSON Schema.
 func (f *optionFact) schema() node {
@@ -104,6 +117,17 @@ func (f *optionFact) schema() node {
 		return node{{"type", "string"}, {"pattern", `^[0-9a-f]+\.[0-9]+\.[0-9]+$`}}
 	case wantCursor, wantCut:
 		return node{{"type", "string"}}
+	case wantStates:
+		any := strings.Join(f.words, "|")
+		return node{{"type", "string"}, {"pattern", "^(" + any + ")(,(" + any + "))*$"}}
+	case wantQueue:
+		return node{{"type", "string"}, {"minLength", 1}, {"maxLength", fsm.NameMax}}
+	case wantBackoff:
+		d := shapeTypes["duration"]
+		return node{{"type", "object"}, {"properties", node{{"min", d}, {"max", d}}}, {"required", []string{"min", "max"}}, {"additionalProperties", false}}
+	}
+	if f.low > 0 {
+		return node{{"type", "string"}, {"minLength", f.low}, {"maxLength", f.high}}
 	}
 	return node{{"type", "string"}, {"maxLength", f.high}}
 }

@@ -39,7 +39,6 @@ const (
 	optCursor
 	optLimit
 	optError
-	// Named by the API, refused until they are built.
 	optGroup
 	optDedupID
 	optDedupTTL
@@ -48,6 +47,23 @@ const (
 	optReplicate
 	optAttemptID
 	optMinLen
+	optStates
+	optOrder
+	optReason
+	optTo
+	optMost // max of what sweeps a queue
+	optIn
+	optOut
+	optUntil
+	optFor
+	optDeadLetter
+	optDeadTTL
+	optBackoff
+	optMaxBytes
+	optOverflow
+	optAging
+	optGroupLimit
+	optFair
 	optionCount
 )
 
@@ -73,14 +89,25 @@ func (s optionSet) String() string {
 	return strings.Join(names, ", ")
 }
 
-var (
-	// notYet is what a route may name but no node can do.
-	notYet = setOf(optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate, optAttemptID, optMinLen)
+// find returns the option of that name, optNone when there is none here.
+func (s optionSet) find(name []byte) option {
+	for o := optNone + 1; o < optionCount; o++ {
+		if s.has(o) && string(name) == optionFacts[o].name {
+			return o
+		}
+	}
+	return optNone
+}
 
+var (
 	writeOptions   = setOf(optTimeout, optConsistency)
 	readOptions    = setOf(optTimeout, optConsistency, optMinIndex, optMaxStale)
+	pageOptions    = setOf(optCursor, optLimit)
 	jobOptions     = setOf(optDelay, optAt, optLease, optAtMostOnce, optTTL, optPriority, optMaxFailures, optHeaders, optGroup, optDedupID, optDedupTTL, optUniqueKey, optMaxLen, optReplicate)
 	dequeueOptions = setOf(optMax, optWait, optLease, optConsumer, optEncoding, optAttemptID)
+	pauseOptions   = setOf(optIn, optOut, optUntil)
+	redriveOptions = setOf(optMost, optReason, optTo)
+	configOptions  = setOf(optLease, optTTL, optDelay, optMaxFailures, optDeadLetter, optDeadTTL, optBackoff, optMaxLen, optMaxBytes, optOverflow, optAging, optGroupLimit, optFair, optConsistency)
 )
 
 // options are a request's options after checking. Zero means "not said".
@@ -99,11 +126,23 @@ type options struct {
 	maxStaleMs int64
 	batch      fsm.BatchRef
 	consumer   string
+	attemptID  string
 	queues     []string
 	errorText  string
 	prefix     string
-	cursor     string
-	job        fsm.NewJob // options of a job; without queue and body
+	cursor     string // decoded
+	states     fsm.StateSet
+	desc       bool
+	minLen     int64
+	maxLen     int64
+	replicate  int
+	reason     string
+	to         string
+	pause      fsm.Pause
+	config     fsm.QueueConfig // what jobs do not have as well
+
+	consistency uint8      // as a queue's default
+	job         fsm.NewJob // options of a job; without queue and body
 }
 
 // set parses one option. allowed is what the place knows.
@@ -111,18 +150,16 @@ func (o *options) set(name []byte, v value, allowed optionSet) error {
 	if v.kind == isText && bytes.HasPrefix(name, headerPrefix) && allowed.has(optHeaders) {
 		return o.addHeader(name[len(headerPrefix):], v.b)
 	}
-	opt := optionOf(name)
+	opt := allowed.find(name)
 	if opt == optHeaders && v.kind == isText {
 		opt = optNone // in a query each header is an option of its own
 	}
 	switch {
-	case opt == optNone || !allowed.has(opt):
-		if known := (allowed &^ notYet).String(); known != "" {
+	case opt == optNone:
+		if known := allowed.String(); known != "" {
 			return invalid(string(name), "unknown here; known are %s", known)
 		}
 		return invalid(string(name), "unknown here")
-	case notYet.has(opt):
-		return invalid(opt.String(), "not supported yet")
 	case o.given.has(opt):
 		return invalid(opt.String(), "given twice")
 	}
@@ -166,7 +203,8 @@ func (o *options) parse(opt option, v value) (err error) {
 		ms, err = v.duration(f)
 		o.timeout = time.Duration(ms) * time.Millisecond
 	case optConsistency:
-		o.fast, err = parseConsistency(v)
+		n, err = v.word(f)
+		o.fast, o.consistency = n == 1, uint8(n)+fsm.ConsistencyStrong
 	case optAtomic:
 		o.atomic, err = v.boolean(f.name)
 	case optForce:
@@ -183,10 +221,67 @@ func (o *options) parse(opt option, v value) (err error) {
 		o.consumer, err = v.bounded(f)
 	case optQueues:
 		err = o.addQueues(v)
+	case optAttemptID:
+		o.attemptID, err = v.bounded(f)
+	case optGroup:
+		o.job.Group, err = v.bounded(f)
+	case optDedupID:
+		o.job.DedupID, err = v.bounded(f)
+	case optDedupTTL:
+		o.job.DedupTTLMs, err = v.duration(f)
+	case optUniqueKey:
+		o.job.UniqueKey, err = v.bounded(f)
+	case optMaxLen:
+		n, err = v.whole(f)
+		o.maxLen, o.job.MaxLen = int64(n), int64(n)
+	case optMinLen:
+		n, err = v.whole(f)
+		o.minLen = int64(n)
+	case optReplicate:
+		n, err = v.whole(f)
+		o.replicate = int(n)
+	case optStates:
+		o.states, err = v.states(f)
+	case optOrder:
+		n, err = v.word(f)
+		o.desc = n == 1
+	case optReason:
+		o.reason, err = v.bounded(f)
+	case optTo:
+		o.to, err = v.queue(f)
+	case optMost:
+		n, err = v.whole(f)
+		o.max = int32(n)
+	case optIn:
+		o.pause.In, err = v.boolean(f.name)
+	case optOut:
+		o.pause.Out, err = v.boolean(f.name)
+	case optUntil:
+		o.pause.UntilMs, err = v.time(f.name)
+	case optFor:
+		_, err = v.word(f)
+	case optDeadLetter:
+		o.config.DeadLetter, err = v.queue(f)
+	case optDeadTTL:
+		o.config.DeadTTLMs, err = v.duration(f)
+	case optBackoff:
+		o.config.BackoffMinMs, o.config.BackoffMaxMs, err = v.backoff(f)
+	case optMaxBytes:
+		n, err = v.whole(f)
+		o.config.MaxBytes = int64(n)
+	case optOverflow:
+		n, err = v.word(f)
+		o.config.Overflow = uint8(n)
+	case optAging:
+		o.config.AgingMs, err = v.duration(f)
+	case optGroupLimit:
+		n, err = v.whole(f)
+		o.config.GroupLimit = int32(n)
+	case optFair:
+		o.config.Fair, err = v.boolean(f.name)
 	case optEncoding:
-		if o.base64 = string(v.b) == "base64"; !o.base64 {
-			err = invalid(f.name, "want base64")
-		}
+		_, err = v.word(f)
+		o.base64 = err == nil
 	case optMinIndex:
 		o.minIndex, err = v.whole(f)
 	case optMaxStale:
@@ -201,21 +296,9 @@ func (o *options) parse(opt option, v value) (err error) {
 	case optPrefix:
 		o.prefix, err = v.bounded(f)
 	case optCursor:
-		o.cursor, err = parseCursor(v.b)
+		o.cursor, err = v.cursor(f)
 	}
 	return err
-}
-
-func parseConsistency(v value) (fast bool, err error) {
-	if v.kind == isText || v.kind == isString {
-		switch string(v.b) {
-		case "strong":
-			return false, nil
-		case "fast":
-			return true, nil
-		}
-	}
-	return false, invalid("consistency", "want strong or fast")
 }
 
 // addHeader adds a job's header and keeps the list sorted.
@@ -292,6 +375,9 @@ func (o *options) addQueues(v value) error {
 func (o *options) finishJob() error {
 	if o.given.has(optDelay) && o.given.has(optAt) {
 		return invalid("at", "either delay or at, not both")
+	}
+	if o.given.has(optDedupTTL) && !o.given.has(optDedupID) {
+		return invalid("dedup_ttl", "goes with a dedup_id")
 	}
 	if !o.given.has(optPriority) {
 		o.job.Priority = fsm.PriorityDefault

@@ -36,6 +36,10 @@ func TestJobOptions(t *testing.T) {
 		{"priority=9", `"priority":9`, func(j *fsm.NewJob) { j.Priority = 9 }},
 		{"max_failures=0", `"max_failures":0`, func(j *fsm.NewJob) { j.MaxFailures = -1 }},
 		{"max_failures=3", `"max_failures":3`, func(j *fsm.NewJob) { j.MaxFailures = 3 }},
+		{"group=g", `"group":"g"`, func(j *fsm.NewJob) { j.Group = "g" }},
+		{"dedup_id=d%201&dedup_ttl=7d", `"dedup_id":"d 1","dedup_ttl":"7d"`, func(j *fsm.NewJob) { j.DedupID, j.DedupTTLMs = "d 1", 604800_000 }},
+		{"unique_key=u", `"unique_key":"u"`, func(j *fsm.NewJob) { j.UniqueKey = "u" }},
+		{"max_len=1000", `"max_len":1000`, func(j *fsm.NewJob) { j.MaxLen = 1000 }},
 		{"header.b=2&header.a=%C3%A9+1", `"headers":{"b":"2","a":"é 1"}`, func(j *fsm.NewJob) {
 			j.Headers = []fsm.Header{{Name: "a", Value: "é 1"}, {Name: "b", Value: "2"}}
 		}},
@@ -99,12 +103,14 @@ func TestOptionRefusals(t *testing.T) {
 		{enqueueQ + "?header.a=1&header.a=2", "x", "header.a: given twice"},
 		{enqueueQ + "?header.a=" + strings.Repeat("x", 16<<10), "x", "at most 16384 bytes"},
 		{"/v1/queues/q/jobs", `{"body":"x","headers":{` + manyHeaders(257) + `}}`, "headers: at most 256"},
-		{enqueueQ + "?group=g", "x", "group: not supported yet"},
-		{enqueueQ + "?dedup_id=g", "x", "dedup_id: not supported yet"},
-		{enqueueQ + "?dedup_ttl=1s", "x", "dedup_ttl: not supported yet"},
-		{enqueueQ + "?unique_key=g", "x", "unique_key: not supported yet"},
-		{enqueueQ + "?max_len=1", "x", "max_len: not supported yet"},
-		{enqueueQ + "?replicate=3", "x", "replicate: not supported yet"},
+		{enqueueQ + "?group=", "x", "group: must not be empty"},
+		{enqueueQ + "?group=" + long, "x", "group: at most 128 bytes, this one has 300"},
+		{enqueueQ + "?dedup_id=" + long, "x", "dedup_id: at most 128 bytes"},
+		{enqueueQ + "?dedup_id=d&dedup_ttl=1ms", "x", "outside 1s to 7d"},
+		{enqueueQ + "?dedup_ttl=1m", "x", "dedup_ttl: goes with a dedup_id"},
+		{enqueueQ + "?unique_key=" + long, "x", "unique_key: at most 128 bytes"},
+		{enqueueQ + "?max_len=-1", "x", "max_len: want a whole number from 0"},
+		{enqueueQ + "?replicate=0", "x", "replicate: want a whole number from 1 to 1000"},
 		{enqueueQ + "?wait=3s", "x", "wait: unknown here"},
 		{"/v1/queues/$q/enqueue", "x", "reserved"},
 		{"/v1/queues/%24q/enqueue", "x", "reserved"},
@@ -128,7 +134,8 @@ func TestOptionRefusals(t *testing.T) {
 		{dequeueQ + "?wait=56s", "", "outside 0ms to 55s"},
 		{dequeueQ + "?lease=13h", "", "outside 1ms to 12h"},
 		{dequeueQ + "?encoding=hex", "", "want base64"},
-		{dequeueQ + "?attempt_id=x", "", "attempt_id: not supported yet"},
+		{dequeueQ + "?attempt_id=" + long, "", "attempt_id: at most 128 bytes"},
+		{dequeueQ + "?attempt_id=", "", "attempt_id: must not be empty"},
 		{dequeueQ + "?consumer=" + long, "", "at most 128 bytes"},
 		{dequeueQ + "?max=2", `{"max":3}`, "max: given twice"},
 		{dequeueQ, `{"queues":["q"]}`, "queues: unknown"},
@@ -159,8 +166,8 @@ func TestOptionRefusals(t *testing.T) {
 			t.Errorf("%s: %s", tc.path, a.body)
 		}
 	}
-	for _, h := range [][2]string{{"Idempotency-Key", "k"}, {"Raftq-Consistency", "weak"}} {
-		wantProblem(t, ask(t, s, "POST", enqueueQ, "x", h[0], h[1]), 422, "invalid_option")
+	for i, h := range [][3]string{{enqueueQ, "Idempotency-Key", long}, {dequeueQ, "Idempotency-Key", "k"}, {enqueueQ, "Raftq-Consistency", "weak"}} {
+		wantContains(t, wantProblem(t, ask(t, s, "POST", h[0], "x", h[1], h[2]), 422, "invalid_option"), []string{"at most 128 bytes", "attempt_id", "strong or fast"}[i])
 	}
 	if n := f.opCount(); n != 0 {
 		t.Errorf("%d refused requests reached the replica", n)

@@ -85,6 +85,7 @@ type problem struct {
 	detail  string // names the field and the limit, or what to do next
 	unknown bool   // may have been applied
 	allow   string // for 405
+	results []byte // a line for each item of what was not done at all, as JSON
 }
 
 func (p *problem) Error() string { return p.kind.code + ": " + p.detail }
@@ -145,6 +146,9 @@ func appendProblem(b []byte, p *problem, instance []byte) []byte {
 	if p.kind.retryable {
 		b = append(b, `,"retry_after_ms":`...)
 		b = strconv.AppendInt(b, int64(p.kind.retryMs), 10)
+	}
+	if p.results != nil {
+		b = append(append(b, `,"results":`...), p.results...)
 	}
 	return append(b, "}\n"...)
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/base64"
 	"strconv"
 
 	"raftq/fsm"
@@ -44,20 +43,24 @@ func (c *call) getQueue() error {
 	if !found {
 		return refuse(fsm.CodeQueueNotFound, "queue %q; the first enqueue makes it", queue)
 	}
+	c.setETag(info.Version)
 	c.out = append(appendQueue(c.out[:0], &info, c.nowMs), '\n')
 	return c.answer(200, typeJSON)
 }
 
 func (c *call) listQueues() error {
-	limit := c.opts.limit
-	if limit == 0 {
-		limit = listDefault
+	o := &c.opts
+	filter := fsm.QueueFilter{Prefix: o.prefix, MinLen: o.minLen, MaxLen: -1}
+	if o.given.has(optMaxLen) {
+		filter.MaxLen = o.maxLen
 	}
-	prefix, cursor := c.opts.prefix, c.opts.cursor
+	after, err := o.place(listOfQueues)
+	if err != nil {
+		return err
+	}
 	var list []fsm.QueueInfo
 	var next string
-	filter := fsm.QueueFilter{Prefix: prefix, MaxLen: -1}
-	if err := c.read(func(m *fsm.Machine) { list, next = m.Queues(filter, cursor, limit) }); err != nil {
+	if err := c.read(func(m *fsm.Machine) { list, next = m.Queues(filter, after, o.pageLimit()) }); err != nil {
 		return err
 	}
 	b := append(c.out[:0], `{"queues":[`...)
@@ -69,21 +72,50 @@ func (c *call) listQueues() error {
 	}
 	b = append(b, ']')
 	if next != "" {
-		b = append(b, `,"next_cursor":"`...)
-		b = base64.RawURLEncoding.AppendEncode(b, stringBytes(next))
-		b = append(b, '"')
+		b = appendNext(b, cursorText(listOfQueues, []byte(next)))
 	}
 	c.out = append(b, "}\n"...)
 	return c.answer(200, typeJSON)
 }
 
-// parseCursor reads what listQueues wrote: the last name it looked at.
-func parseCursor(b []byte) (string, error) {
-	name, err := base64.RawURLEncoding.DecodeString(string(b))
-	if err != nil || len(name) > fsm.NameMax {
-		return "", invalid("cursor", "not a next_cursor of an earlier answer")
+// pauseQueue sets whether the path's queue takes jobs and hands them out.
+func (c *call) pauseQueue() error {
+	queue, err := c.queue()
+	if err != nil {
+		return err
 	}
-	return string(name), nil
+	r := jsonReader{b: c.ctx.Request.Body()}
+	if err := c.opts.object(&r, pauseOptions); err != nil {
+		return err
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	op := c.opts.pause
+	op.Queue = queue
+	if op.UntilMs > 0 && !op.In && !op.Out {
+		return invalid("until", "of no pause: neither in nor out is true")
+	}
+	res, err := c.submit(&op, c.timeout(), nil)
+	switch {
+	case err != nil:
+		return err
+	case res.Code != fsm.CodeOK:
+		return refuse(res.Code, "queue %q", queue)
+	}
+	b := appendString(append(c.out[:0], `{"queue":`...), queue)
+	b = appendPaused(append(b, ','), op.In, op.Out, op.UntilMs)
+	c.out = append(b, "}\n"...)
+	return c.answer(200, typeJSON)
+}
+
+func appendPaused(b []byte, in, out bool, untilMs int64) []byte {
+	b = strconv.AppendBool(append(b, `"paused":{"in":`...), in)
+	b = strconv.AppendBool(append(b, `,"out":`...), out)
+	if untilMs > 0 {
+		b = appendTime(append(b, ','), "until", untilMs)
+	}
+	return append(b, '}')
 }
 
 func appendQueue(b []byte, q *fsm.QueueInfo, nowMs int64) []byte {
@@ -107,44 +139,9 @@ func appendQueue(b []byte, q *fsm.QueueInfo, nowMs int64) []byte {
 	b = appendMember(b, "failed_total", q.Failed)
 	b = appendMember(b, "expired_total", q.Expired)
 	b = appendMember(b, "dead_total", q.DeadTotal)
+	b = appendPaused(append(b, ','), q.PausedIn, q.PausedOut, q.PausedUntilMs)
+	b = strconv.AppendBool(append(b, `,"configured":`...), q.Configured)
+	b = appendMember(b, "version", q.Version)
+	b = appendConfig(append(b, `,"config":`...), &q.Config)
 	return append(b, '}')
-}
-
-// getJob shows a job. A receipt is its holder's alone and not shown.
-func (c *call) getJob() error {
-	raw, err := c.param(0)
-	if err != nil {
-		return err
-	}
-	id, ok := fsm.ParseID(raw)
-	if !ok {
-		return refuse(fsm.CodeBadJobID, "%q is no job id", raw)
-	}
-	var job fsm.JobInfo
-	var code fsm.Code
-	if err := c.read(func(m *fsm.Machine) { job, code = m.Job(id.Key) }); err != nil {
-		return err
-	}
-	if code != fsm.CodeOK {
-		return refuse(code, "job %s", id)
-	}
-	b := append(c.out[:0], `{"id":"`...)
-	b = id.Append(b)
-	b = append(b, `","state":`...)
-	b = appendString(b, job.State)
-	b = appendCommon(b, &job.Delivered)
-	if job.DeliverMs > 0 {
-		b = appendTime(append(b, ','), "deliver_at", job.DeliverMs)
-	}
-	b = appendTrue(b, "at_most_once", job.AtMostOnce)
-	if job.Consumer != "" {
-		b = appendString(append(b, `,"consumer":`...), job.Consumer)
-	}
-	if job.DeadReason != "" {
-		b = appendString(append(b, `,"dead_reason":`...), job.DeadReason)
-	}
-	b = append(b, ',')
-	b = appendBody(b, job.Body, c.opts.base64)
-	c.out = append(b, "}\n"...)
-	return c.answer(200, typeJSON)
 }

@@ -22,6 +22,21 @@ type Replica interface {
 	// is committed (Result.Fast says so); else it is answered like any other.
 	Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
 
+	// DoCopies is Do for an op that adds jobs and is answered when so many members
+	// have it on disk. Only a leader can tell; elsewhere, or when it is not so in
+	// time, the jobs are withdrawn: an item's code is CodeNotEnoughReplicas then, or
+	// CodeCommitTimeout when the job was handed out before. The answer can come some
+	// seconds after timeout.
+	DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Result, error)
+
+	// Await blocks until a job has ended, and says how; EndNone when that did not
+	// happen in time, or gone is closed. CodeJobNotFound: nothing is known of it.
+	Await(key fsm.Key, timeout time.Duration, gone <-chan struct{}) (fsm.JobEnd, fsm.Seen, error)
+
+	// QueueConsistency is a queue's default for requests that do not say, as this
+	// node knows it; 0 when it has none. It must be cheap.
+	QueueConsistency(queue []byte) uint8
+
 	// Read runs f on the machine. f must be short, must not keep m, runs on the
 	// core's goroutine, and may run more than once: the last time counts.
 	Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error)

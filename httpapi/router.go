@@ -20,6 +20,7 @@ func buildTree(table []route) *segment {
 	root := &segment{}
 	for i := range table {
 		table[i].index = i
+		table[i].onQueue = strings.HasPrefix(table[i].pattern, "/v1/queues/{q}")
 		at := root
 		for name := range strings.SplitSeq(table[i].pattern[1:], "/") {
 			at = at.child(name)

@@ -20,7 +20,8 @@ type route struct {
 	codes  []fsm.Code // refusals of its own; those of many routes are in genericCodes
 	items  []fsm.Code // of single items in a 207
 
-	index int // of its metrics
+	index   int  // of its metrics
+	onQueue bool // its first parameter is a queue
 }
 
 // media is one kind of request body.
@@ -41,6 +42,8 @@ const (
 	givesJobs                     // in the form that Accept asks for
 	addsJobs                      // refused when memory or disk is full
 	givesPage                     // text or bytes of others
+	givesList                     // jobs, in the form that Accept asks for
+	hasVersions                   // If-Match and If-None-Match
 	readsWeak                     // of this node alone: not linearizable
 )
 
@@ -69,6 +72,8 @@ func inJSON(shape, example string) media { return media{mediaJSON, shape, exampl
 var (
 	anyBytes    = []media{{mediaBytes, "", "any bytes"}}
 	leaseItems  = []fsm.Code{fsm.CodeBadJobID, fsm.CodeJobNotFound, fsm.CodeLeaseLost, fsm.CodeJobGone}
+	refusesJob  = []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused, fsm.CodeNotUnique}
+	jobCodes    = []fsm.Code{fsm.CodeBadJobID, fsm.CodeJobNotFound, fsm.CodeJobGone}
 	oneReceipt  = `{"items":[{"receipt":"` + sampleReceipt + `"}]}`
 	jobsOptions = dequeueOptions | writeOptions
 )
@@ -78,7 +83,7 @@ var routes = []route{
 	{
 		method: "POST", pattern: "/v1/queues/{q}/enqueue", handle: (*call).enqueue, query: jobOptions | writeOptions,
 		doc:   "Enqueue the request body as one job.",
-		takes: anyBytes, status: 201, shape: "Enqueued", traits: mayBeFast | mayLackBody | addsJobs, codes: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
+		takes: anyBytes, status: 201, shape: "Enqueued", traits: mayBeFast | mayLackBody | addsJobs, codes: append(refusesJob[:3:3], fsm.CodeNotEnoughReplicas),
 	},
 	{
 		method: "POST", pattern: "/v1/queues/{q}/jobs", handle: (*call).enqueueJobs, query: setOf(optAtomic) | writeOptions,
@@ -89,8 +94,8 @@ var routes = []route{
 			{mediaNDJSON, "", "{\"body\":\"one\"}\n{\"body\":\"two\"}\n"},
 			{mediaFrames, "", "\x00\x00\x00\x02{}\x00\x00\x00\x03one"},
 		},
-		status: 201, shape: "EnqueuedOrResults", traits: mayBeFast | mayBePart | addsJobs, codes: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
-		items: []fsm.Code{fsm.CodeQueueFull, fsm.CodeQueuePaused},
+		status: 201, shape: "EnqueuedOrResults", traits: mayBeFast | mayBePart | addsJobs,
+		codes: append(refusesJob[:3:3], fsm.CodeNotEnoughReplicas, fsm.CodeAborted), items: append(refusesJob[:3:3], fsm.CodeNotEnoughReplicas, fsm.CodeCommitTimeout),
 	},
 	{
 		method: "POST", pattern: "/v1/queues/{q}/dequeue", handle: (*call).dequeueOne, query: jobsOptions,
@@ -118,17 +123,56 @@ var routes = []route{
 		takes: []media{inJSON("AckItems", oneReceipt)}, shape: "Results", traits: mayBeFast | mayBePart, items: append(leaseItems[:4:4], fsm.CodeAtMostOnce),
 	},
 	{
+		method: "POST", pattern: "/v1/reject", handle: (*call).reject, query: writeOptions,
+		doc:   "Never again: the jobs are dead at once.",
+		takes: []media{inJSON("RejectItems", `{"items":[{"receipt":"`+sampleReceipt+`","error":"no such address"}]}`)}, shape: "Results", traits: mayBeFast | mayBePart, items: leaseItems,
+	},
+	{
 		method: "POST", pattern: "/v1/extend", handle: (*call).extend, query: writeOptions,
 		doc:   "Set new leases from now.",
 		takes: []media{inJSON("ExtendItems", `{"items":[{"receipt":"`+sampleReceipt+`","lease":"5m"}]}`)}, shape: "Results", traits: mayBeFast | mayBePart, items: append(leaseItems[:4:4], fsm.CodeTooLate),
 	},
 	{
-		method: "GET", pattern: "/v1/jobs/{id}", handle: (*call).getJob, query: readOptions | setOf(optEncoding),
-		doc:   "Show a job.",
-		shape: "Job", codes: []fsm.Code{fsm.CodeBadJobID, fsm.CodeJobNotFound, fsm.CodeJobGone},
+		method: "POST", pattern: "/v1/settle", handle: (*call).settleMixed, query: writeOptions,
+		doc: "A mixed list of acks, nacks, releases, rejects and extends, each on its own.",
+		takes: []media{inJSON("SettleItems", `{"items":[{"op":"ack","receipt":"`+sampleReceipt+`"}]}`),
+			inJSON("SettleItems", `{"items":[{"op":"nack","receipt":"`+sampleReceipt+`","delay":"30s"},{"op":"ack","id":"`+sampleID+`"}]}`)},
+		shape: "Results", traits: mayBeFast | mayBePart, items: append(leaseItems[:4:4], fsm.CodeTooLate, fsm.CodeAtMostOnce),
 	},
 	{
-		method: "GET", pattern: "/v1/queues", handle: (*call).listQueues, query: readOptions | setOf(optPrefix, optCursor, optLimit, optMinLen, optMaxLen),
+		method: "POST", pattern: "/v1/tx", handle: (*call).tx, query: writeOptions,
+		doc:   "All of a list or none, in one log entry: enqueues, and what a settle has.",
+		takes: []media{inJSON("TxItems", `{"items":[{"op":"ack","receipt":"`+sampleReceipt+`"},{"op":"enqueue","queue":"next","body":"step 2","delay":"1m"}]}`)},
+		shape: "Results", traits: addsJobs, codes: []fsm.Code{fsm.CodeAborted, fsm.CodeBadJobID},
+	},
+	{
+		method: "GET", pattern: "/v1/jobs/{id}", handle: (*call).getJob, query: readOptions | setOf(optEncoding),
+		doc:   "Show a job.",
+		shape: "Job", codes: jobCodes,
+	},
+	{method: "DELETE", pattern: "/v1/jobs/{id}", handle: (*call).deleteJob, query: writeOptions, doc: "Delete a job in any state.", shape: "Result", codes: jobCodes},
+	{
+		method: "POST", pattern: "/v1/jobs/{id}/requeue", handle: (*call).requeueJob, query: writeOptions,
+		doc:   "Make a job ready now, in its old place; whoever holds it loses it. A dead one comes back as by redrive.",
+		shape: "Result", codes: append(jobCodes[:3:3], fsm.CodeAtMostOnce),
+	},
+	{
+		method: "POST", pattern: "/v1/jobs/{id}/hold", handle: (*call).holdJob, query: writeOptions,
+		doc:   "Keep a job from being handed out until it is requeued; whoever holds it loses it.",
+		shape: "Result", codes: jobCodes,
+	},
+	{
+		method: "POST", pattern: "/v1/jobs/{id}/cancel", handle: (*call).cancelJob, query: writeOptions,
+		doc:   "Ask the worker that holds a job to stop: it sees that when it extends its lease. A job that nobody holds is deleted.",
+		shape: "Result", codes: jobCodes,
+	},
+	{
+		method: "GET", pattern: "/v1/jobs/{id}/wait", handle: (*call).waitJob, query: setOf(optFor, optTimeout),
+		doc:   "Wait until a job is done or dead; timeout is how long.",
+		shape: "Ended", traits: mayBeEmpty, codes: jobCodes[:2],
+	},
+	{
+		method: "GET", pattern: "/v1/queues", handle: (*call).listQueues, query: readOptions | pageOptions | setOf(optPrefix, optMinLen, optMaxLen),
 		doc:   "List queues by name.",
 		shape: "Queues",
 	},
@@ -141,6 +185,50 @@ var routes = []route{
 		method: "DELETE", pattern: "/v1/queues/{q}", handle: (*call).deleteQueue, query: writeOptions | setOf(optForce),
 		doc:   "Delete a queue.",
 		shape: "Deleted", codes: []fsm.Code{fsm.CodeQueueNotFound, fsm.CodeQueueNotEmpty},
+	},
+	{
+		method: "PUT", pattern: "/v1/queues/{q}", handle: (*call).putQueue, query: writeOptions,
+		doc:   "Configure a queue, which makes it; what is not named is its default.",
+		takes: []media{inJSON("Config", `{"max_failures":5,"dead_letter":"mail-dead","backoff":{"min":"1s","max":"5m"},"max_len":100000}`), inJSON("Config", `{}`)},
+		shape: "Configured", traits: hasVersions, codes: []fsm.Code{fsm.CodeETagMismatch},
+	},
+	{
+		method: "PATCH", pattern: "/v1/queues/{q}", handle: (*call).patchQueue, query: writeOptions,
+		doc:   "Change the fields that are named; null is a field's default.",
+		takes: []media{inJSON("Config", `{"lease":"5m","max_len":null}`)},
+		shape: "Configured", traits: hasVersions, codes: []fsm.Code{fsm.CodeETagMismatch},
+	},
+	{
+		method: "PUT", pattern: "/v1/queues/{q}/pause", handle: (*call).pauseQueue, query: writeOptions,
+		doc:   "Set whether a queue takes jobs and hands them out. Acks always work.",
+		takes: []media{inJSON("Pause", `{"in":true,"out":true,"until":"2035-01-31T12:00:00Z"}`), inJSON("Pause", `{"in":false,"out":false}`)},
+		shape: "Paused",
+	},
+	{
+		method: "GET", pattern: "/v1/queues/{q}/jobs", handle: (*call).listJobs, query: readOptions | pageOptions | setOf(optStates, optOrder, optEncoding),
+		doc:   "List a queue's jobs.",
+		shape: "JobList", traits: givesList, codes: []fsm.Code{fsm.CodeQueueNotFound},
+	},
+	{
+		method: "DELETE", pattern: "/v1/queues/{q}/jobs", handle: (*call).purge, query: writeOptions | setOf(optStates),
+		doc:   "Drop a queue's jobs by state: ready and delayed ones unless set. Those that come meanwhile are spared.",
+		shape: "Purged", codes: []fsm.Code{fsm.CodeQueueNotFound},
+	},
+	{
+		method: "POST", pattern: "/v1/queues/{q}/redrive", handle: (*call).redrive, query: writeOptions,
+		doc:   "Move dead jobs back, behind what waits; their counters are reset.",
+		takes: []media{inJSON("RedriveOptions", `{"max":100,"reason":"max_failures"}`)},
+		shape: "Redriven", traits: mayLackBody, codes: []fsm.Code{fsm.CodeQueueNotFound},
+	},
+	{
+		method: "GET", pattern: "/v1/consumers/{c}", handle: (*call).getConsumer, query: readOptions | pageOptions | setOf(optEncoding),
+		doc:   "List what a consumer holds.",
+		shape: "JobList", traits: givesList,
+	},
+	{
+		method: "DELETE", pattern: "/v1/consumers/{c}", handle: (*call).releaseConsumer, query: writeOptions,
+		doc:   "Give back all that a consumer holds, uncounted; at-most-once jobs stay with it.",
+		shape: "Released",
 	},
 	{
 		method: "GET", pattern: "/v1/log/fate", handle: (*call).fate, query: readOptions | setOf(optBatch), must: setOf(optBatch),

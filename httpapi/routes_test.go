@@ -12,14 +12,14 @@ func TestRoutesFound(t *testing.T) {
 	s := newServer(t, f, Options{})
 	for i := range routes {
 		r := &routes[i]
-		path := strings.NewReplacer("{q}", "x", "{id}", "x", "*", "cmdline").Replace(r.pattern)
+		path := strings.NewReplacer("{q}", "x", "{id}", "x", "{c}", "x", "*", "cmdline").Replace(r.pattern)
 		var params [2][]byte
 		at := s.tree.find([]byte(path), &params)
 		if at == nil || at.method([]byte(r.method)) == nil || at.method([]byte(r.method)).pattern != r.pattern {
 			t.Errorf("%s %s is not found", r.method, path)
 			continue
 		}
-		a := ask(t, s, "PATCH", path, "")
+		a := ask(t, s, "BREW", path, "")
 		wantContains(t, wantProblem(t, a, 405, "method_not_allowed"), r.method)
 		wantContains(t, a.header("Allow"), r.method)
 	}

@@ -15,16 +15,28 @@ type shape struct{ name, doc, fields string }
 var answerShapes = []shape{
 	{"Enqueued", "One job that was put in.", "id:id queue:string committed:bool duplicate:bool"},
 	{"Result", "What became of one item, as its answer would have been alone.",
-		"id?:id status:int code?:string detail?:string late?:bool already?:bool dead?:bool lease_until?:time"},
+		"id?:id status:int code?:string detail?:string duplicate?:bool late?:bool already?:bool dead?:bool cancel?:bool lease_until?:time"},
 	{"Results", "A line for each item, in the order of the request.", "results:[Result] committed?:bool"},
 	{"Delivered", "A job that was handed out.",
-		"id:id receipt:receipt queue:string headers?:headers priority:int deliveries:int failures:int enqueued_at:time lease_until:time expires_at?:time fence:int last_error?:string body?:string body_base64?:base64"},
+		"id:id receipt:receipt queue:string headers?:headers priority:int group?:string deliveries:int failures:int enqueued_at:time lease_until:time expires_at?:time fence:int last_error?:string body?:string body_base64?:base64"},
 	{"Jobs", "Jobs that were handed out.", "jobs:[Delivered] committed?:bool"},
 	{"Job", "A job.",
-		"id:id state:state queue:string headers?:headers priority:int deliveries:int failures:int enqueued_at:time deliver_at?:time lease_until?:time expires_at?:time fence?:int " +
-			"last_error?:string at_most_once?:bool consumer?:string dead_reason?:string body?:string body_base64?:base64"},
-	{"Queue", "A queue's counts.",
-		"queue:string ready:int delayed:int leased:int held:int dead:int bytes:int waiters:int oldest_ready_age_ms:int enqueued_total:int delivered_total:int acked_total:int failed_total:int expired_total:int dead_total:int"},
+		"id:id state:state queue:string headers?:headers priority:int group?:string deliveries:int failures:int nacks:int enqueued_at:time deliver_at?:time lease_until?:time expires_at?:time fence?:int " +
+			"last_error?:string at_most_once?:bool unique_key?:string dedup_id?:string consumer?:string cancel?:bool dead_reason?:string dead_at?:time source_queue?:string redriven?:int " +
+			"body?:string body_base64?:base64"},
+	{"JobList", "A page of jobs.", "jobs:[Job] next_cursor?:string"},
+	{"Ended", "How a job ended.", "id:id state:end dead_reason?:string last_error?:string"},
+	{"Queue", "A queue's counts and configuration.",
+		"queue:string ready:int delayed:int leased:int held:int dead:int bytes:int waiters:int oldest_ready_age_ms:int enqueued_total:int delivered_total:int acked_total:int failed_total:int expired_total:int dead_total:int " +
+			"paused:Pausing configured:bool version:int config:Settings"},
+	{"Pausing", "Whether a queue takes jobs and hands them out.", "in:bool out:bool until?:time"},
+	{"Settings", "A queue's configuration as it holds, defaults included. It may be sent back.",
+		"lease:duration ttl:maybe delay:maybe max_failures:int dead_letter:maybe dead_ttl:duration backoff:backoff max_len:int max_bytes:int overflow:string aging:maybe group_limit:int fair:bool consistency:maybe"},
+	{"Configured", "The version of the configuration, which is its ETag too.", "queue:string version:int"},
+	{"Paused", "What holds now.", "queue:string paused:Pausing"},
+	{"Purged", "How many jobs were dropped; more when time ran out before all were.", "queue:string purged:int more?:bool"},
+	{"Redriven", "How many jobs were moved; more when time ran out before all were.", "queue:string redriven:int more?:bool"},
+	{"Released", "How many jobs were given back; more when time ran out before all were.", "consumer:string released:int more?:bool"},
 	{"Queues", "A page of queues.", "queues:[Queue] next_cursor?:string"},
 	{"Deleted", "A queue that is gone, and how many jobs with it.", "queue:string deleted:int"},
 	{"Fate", "What became of a batch.", "batch:string fate:fate"},
@@ -40,7 +52,7 @@ var answerShapes = []shape{
 	{"Status", "All is well.", "status:string"},
 	{"Version", "What is running.", "name:string version:string go:string"},
 	{"Problem", "RFC 9457. code is stable; applied says whether the request may have taken effect.",
-		"type:string title:string status:int detail:string instance:string code:string retryable:bool applied:applied retry_after_ms?:int"},
+		"type:string title:string status:int detail:string instance:string code:string retryable:bool applied:applied retry_after_ms?:int results?:[Result]"},
 }
 
 // shapeTypes are the types of fields.
@@ -57,6 +69,9 @@ var shapeTypes = map[string]node{
 	"fate":     {{"type", "string"}, {"enum", []string{"committed", "pending", "lost"}}},
 	"role":     {{"type", "string"}, {"enum", []string{"voter", "learner"}}},
 	"applied":  {{"type", "string"}, {"enum", []string{"no", "unknown"}}},
+	"end":      {{"type", "string"}, {"enum", []string{"done", "expired", "dead"}}},
+	"maybe":    {{"type", []string{"string", "null"}}},
+	"backoff":  {{"type", []string{"object", "null"}}, {"properties", node{{"min", node{{"type", "string"}}}, {"max", node{{"type", "string"}}}}}},
 	"duration": {{"type", "string"}, {"pattern", durationPattern}},
 }
 
@@ -66,22 +81,37 @@ func schemas() node {
 	for _, s := range answerShapes {
 		all = append(all, member{s.name, s.schema()})
 	}
-	list := func(v *verb) node {
-		item := closed(withFields(node{{"receipt", shapeTypes["receipt"]}, {"id", shapeTypes["id"]}}, v.options))
-		item = append(item, member{"oneOf", oneRequired("receipt", "id")})
+	job := node{{"receipt", shapeTypes["receipt"]}, {"id", shapeTypes["id"]}}
+	item := func(v *verb, op node) node {
+		return append(closed(withFields(append(op, job...), v.options)), member{"oneOf", oneRequired("receipt", "id")})
+	}
+	list := func(item node) node {
 		return append(closed(node{{"items", listOf(item)}}), member{"required", []string{"items"}})
+	}
+	op := func(name string) node { return node{{"op", node{{"const", name}}}} }
+	var mixed []node
+	for _, v := range verbs {
+		mixed = append(mixed, append(item(v, op(v.name)), member{"required", []string{"op"}}))
 	}
 	envelope := withFields(node{{"body", shapeTypes["string"]}, {"body_base64", shapeTypes["base64"]}, {"json", true}}, jobOptions)
 	return append(all,
 		member{"EnqueuedOrResults", node{{"oneOf", []node{ref("Enqueued"), ref("Results")}}}},
 		member{"Document", node{{"type", "object"}}},
 		member{"Envelope", append(closed(envelope), member{"oneOf", oneRequired("body", "body_base64", "json")})},
+		member{"TxEnqueue", append(closed(append(append(op("enqueue"), member{"queue", optionFacts[optTo].schema()}), envelope...)),
+			member{"required", []string{"op", "queue"}}, member{"oneOf", oneRequired("body", "body_base64", "json")})},
 		member{"Envelopes", node{{"oneOf", []node{ref("Envelope"), {{"type", "array"}, {"items", ref("Envelope")}, {"minItems", 1}, {"maxItems", 1000}}}}}},
 		member{"DequeueOptions", closed(withFields(nil, jobsOptions))},
 		member{"DequeueMany", closed(withFields(nil, jobsOptions|setOf(optQueues)))},
-		member{"AckItems", list(&verbAck)},
-		member{"NackItems", list(&verbNack)},
-		member{"ExtendItems", list(&verbExtend)},
+		member{"AckItems", list(item(&verbAck, nil))},
+		member{"NackItems", list(item(&verbNack, nil))},
+		member{"RejectItems", list(item(&verbReject, nil))},
+		member{"ExtendItems", list(item(&verbExtend, nil))},
+		member{"SettleItems", list(node{{"oneOf", mixed}})},
+		member{"TxItems", list(node{{"oneOf", append(mixed[:len(mixed):len(mixed)], ref("TxEnqueue"))}})},
+		member{"Config", closed(nullable(withFields(nil, configOptions)))},
+		member{"Pause", closed(withFields(nil, pauseOptions))},
+		member{"RedriveOptions", closed(withFields(nil, redriveOptions))},
 		member{"NewMember", append(closed(node{
 			{"name", described(node{{"type", "string"}}, "Unique among the members.")},
 			{"peer", described(node{{"type", "string"}}, "URL by which the other nodes reach it.")},
@@ -135,9 +165,17 @@ func typeSchema(typ string) node {
 // withFields adds a property for each option.
 func withFields(props node, opts optionSet) node {
 	for o := optNone + 1; o < optionCount; o++ {
-		if f := &optionFacts[o]; opts.has(o) && !notYet.has(o) {
+		if f := &optionFacts[o]; opts.has(o) {
 			props = append(props, member{f.name, described(f.schema(), f.doc)})
 		}
+	}
+	return props
+}
+
+// nullable lets each property be null.
+func nullable(props node) node {
+	for i, p := range props {
+		props[i].val = node{{"anyOf", []node{p.val.(node), {{"type", "null"}}}}}
 	}
 	return props
 }

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -58,10 +60,85 @@ func (v value) whole(f *optionFact) (uint64, error) {
 // bounded copies a text.
 func (v value) bounded(f *optionFact) (string, error) {
 	b, err := v.text(f.name)
-	if err == nil && int64(len(b)) > f.high {
+	switch {
+	case err != nil:
+	case int64(len(b)) > f.high:
 		err = invalid(f.name, "at most %d bytes, this one has %d", f.high, len(b))
+	case int64(len(b)) < f.low:
+		err = invalid(f.name, "must not be empty")
 	}
 	return string(b), err
+}
+
+// word returns the place of a word among those of the option.
+func (v value) word(f *optionFact) (uint64, error) {
+	if v.kind == isText || v.kind == isString {
+		for i, w := range f.words {
+			if string(v.b) == w {
+				return uint64(i), nil
+			}
+		}
+	}
+	return 0, invalid(f.name, "want %s", strings.Join(f.words, " or "))
+}
+
+// states reads states with commas between.
+func (v value) states(f *optionFact) (all fsm.StateSet, err error) {
+	b, err := v.text(f.name)
+	if err != nil {
+		return 0, err
+	}
+	for name := range bytes.SplitSeq(b, []byte{','}) {
+		s, ok := fsm.ParseState(string(name))
+		if !ok {
+			return 0, invalid(f.name, "%q is no state; they are %s", name, strings.Join(f.words, ", "))
+		}
+		all |= s
+	}
+	return all, nil
+}
+
+// queue checks and copies a queue's name.
+func (v value) queue(f *optionFact) (string, error) {
+	b, err := v.text(f.name)
+	if err != nil {
+		return "", err
+	}
+	return queueName(f.name, b)
+}
+
+// backoff reads {"min","max"}.
+func (v value) backoff(f *optionFact) (low, high int64, err error) {
+	if v.kind != isCompound || v.b[0] != '{' {
+		return 0, 0, invalid(f.name, `want an object such as {"min":"1s","max":"5m"}`)
+	}
+	seen := 0
+	r := jsonReader{b: v.b}
+	err = r.members(func(name []byte) error {
+		val, err := r.value()
+		if err != nil {
+			return err
+		}
+		end := optionFact{name: f.name + "." + string(name), low: 1, high: f.high}
+		switch string(name) {
+		case "min":
+			low, err = val.duration(&end)
+		case "max":
+			high, err = val.duration(&end)
+		default:
+			err = invalid(end.name, "unknown here; known are min, max")
+		}
+		seen++
+		return err
+	})
+	switch {
+	case err != nil:
+	case low == 0 || high == 0 || seen != 2:
+		err = invalid(f.name, "has a min and a max")
+	case low > high:
+		err = invalid(f.name, "min is longer than max")
+	}
+	return low, high, err
 }
 
 // duration returns milliseconds, rounded up: nothing ends early.

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"strconv"
+
+	"raftq/fsm"
+)
+
+// An Idempotency-Key makes a write take effect once, however often it comes. The
+// machine keeps what the first answered, under the route, its path's parameter and
+// the key, and answers the others with that.
+
+// readKey checks the request's Idempotency-Key.
+func (c *call) readKey() error {
+	key := c.ctx.Request.Header.PeekCanonical(fieldIdempotencyKey)
+	switch {
+	case len(key) == 0:
+		return nil
+	case !c.route.takesKey():
+		return invalid("Idempotency-Key", "a dequeue is repeated with attempt_id instead")
+	case len(key) > fsm.KeyMax:
+		return invalid("Idempotency-Key", "at most %d bytes, this one has %d", fsm.KeyMax, len(key))
+	}
+	c.key = key
+	return nil
+}
+
+// keyed puts op under the request's key. The digest is of the op, which is all
+// that the content of the request comes to: a retry may be spelled differently, and
+// have another timeout. The replica numbers new jobs later.
+func (c *call) keyed(op fsm.Op) *fsm.Keyed {
+	scope := make([]byte, 0, len(c.route.method)+len(c.route.pattern)+len(c.params[0])+len(c.key)+4)
+	scope = append(append(scope, c.route.method...), ' ')
+	scope = append(append(scope, c.route.pattern...), 0)
+	scope = append(append(scope, c.params[0]...), 0)
+	k := &fsm.Keyed{Key: string(append(scope, c.key...)), Op: op}
+	if c.sweep > 0 {
+		k.Key += "\x00" + strconv.Itoa(c.sweep)
+	}
+	sum := sha256.Sum256(fsm.AppendOp(nil, op))
+	copy(k.Digest[:], sum[:])
+	return k
+}
