@@ -64,13 +64,13 @@ func (c *checker) checkQueues() {
 		c.want(q.stamp <= m.stamp, "queue %q has stamp %d of the future, machine %d", q.name, q.stamp, m.stamp)
 		c.want(!q.handable() || q.waiters.Len() == 0, "queue %q has %d ready jobs and %d waiters", q.name, q.ready.Len(), q.waiters.Len())
 		c.want(q.made || q.jobs() == 0, "queue %q was never made and has %d jobs", q.name, q.jobs())
-		c.want(q.made || q.waiters.Len() > 0 || q.dedups > 0, "queue %q has no reason to be", q.name)
+		c.want(q.made || q.waiters.Len() > 0 || m.hasDedups(q), "queue %q has no reason to be", q.name)
 		c.want(!q.made || q.doomed || !q.idle() || q.timerMs != 0 || q.keeps(), "queue %q is idle without a timer", q.name)
 		c.want(q.ready.Len() == q.states[stateReady], "queue %q: %d ready, counted %d", q.name, q.ready.Len(), q.states[stateReady])
 		if q.doomed {
 			doomed++
 			_, ok := m.doomed.Get(number)
-			c.want(ok && q.waiters.Len() == 0 && q.jobs()+q.dedups > 0 && q.timerMs == 0, "queue %q %d is badly doomed", q.name, number)
+			c.want(ok && q.waiters.Len() == 0 && (q.jobs() > 0 || m.hasDedups(q)) && q.timerMs == 0, "queue %q %d is badly doomed", q.name, number)
 		} else {
 			named++
 			n, ok := m.names.Get(q.name)
@@ -276,11 +276,9 @@ func (c *checker) checkSums() {
 
 func (c *checker) checkKeys() {
 	m := c.m
-	dedups := map[uint32]int{}
 	m.keys.Scan(func(k *queueKey) bool {
 		c.want(k.text != "" && len(k.text) <= KeyMax && k.index <= m.index, "key %+v", k)
 		if k.kind == keyDedup {
-			dedups[k.queue]++
 			_, timed := m.lapses.Get(k.lapse())
 			c.want(timed && k.untilMs > m.now, "dedup id %q of %d ms has no timer at %d", k.text, k.untilMs, m.now)
 			c.want(!c.seqs[k.seq] && k.seq > 0 && k.seq <= m.seq, "dedup id has sequence %d, the last is %d", k.seq, m.seq)
@@ -295,10 +293,6 @@ func (c *checker) checkKeys() {
 		c.want(!c.seqs[k.seq] && k.seq > 0 && k.seq <= m.seq, "kept result has sequence %d, the last is %d", k.seq, m.seq)
 		c.seqs[k.seq] = true
 		c.lapses++
-		return true
-	})
-	m.queues.Scan(func(number uint32, q *queue) bool {
-		c.want(q.dedups == dedups[number], "queue %q: %d dedup ids, counted %d", q.name, q.dedups, dedups[number])
 		return true
 	})
 	c.want(c.unique+c.lapses == m.keys.Len()+m.kept.Len(), "%d keys, counted %d and %d", m.keys.Len(), c.unique, c.lapses-m.kept.Len())

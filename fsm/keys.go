@@ -69,22 +69,18 @@ func (m *Machine) keyOf(queue uint32, kind uint8, text string) *queueKey {
 	return k
 }
 
-// addKey adds a key of an owned queue.
-func (m *Machine) addKey(q *queue, k *queueKey) {
+func (m *Machine) addKey(k *queueKey) {
 	m.keys.Set(k)
 	m.bytes += k.bytes()
 	if k.kind == keyDedup {
-		q.dedups++
 		m.lapses.Set(k.lapse())
 	}
 }
 
-// dropKey removes a key of an owned queue.
-func (m *Machine) dropKey(q *queue, k *queueKey) {
+func (m *Machine) dropKey(k *queueKey) {
 	m.keys.Delete(k)
 	m.bytes -= k.bytes()
 	if k.kind == keyDedup {
-		q.dedups--
 		m.lapses.Delete(k.lapse())
 	}
 }
@@ -100,9 +96,9 @@ func (m *Machine) lapseOver(l lapse) {
 
 func (m *Machine) dedupOver(k *queueKey) {
 	q := m.ownQueue(m.queueOf(k.queue))
-	m.dropKey(q, k)
+	m.dropKey(k)
 	switch {
-	case q.dedups > 0 || !q.idle():
+	case !q.idle() || m.hasDedups(q):
 	case q.doomed:
 		m.reaped(q)
 	case !q.made:
@@ -145,7 +141,7 @@ func (m *Machine) takeKeys(q *queue, it jobItem, n *NewJob) {
 		if ttlMs <= 0 {
 			ttlMs = DedupTTLMs
 		}
-		m.addKey(q, &queueKey{
+		m.addKey(&queueKey{
 			queue: q.number, kind: keyDedup, text: it.rare.more.dedupID, id: it.id(it.key), index: m.index,
 			untilMs: m.now + min(max(ttlMs, DedupTTLMinMs), DedupTTLMaxMs), seq: m.nextSeq(),
 		})
@@ -164,7 +160,7 @@ func (m *Machine) takeUnique(q *queue, it jobItem) (holder ID, ok bool) {
 		return k.id, k.id.Key == it.key
 	}
 	it.flags |= flagUnique
-	m.addKey(q, &queueKey{queue: q.number, kind: keyUnique, text: text, id: it.id(it.key), index: m.index})
+	m.addKey(&queueKey{queue: q.number, kind: keyUnique, text: text, id: it.id(it.key), index: m.index})
 	return ID{}, true
 }
 
@@ -174,7 +170,7 @@ func (m *Machine) freeUnique(q *queue, it jobItem) {
 	if it.flags&flagUnique == 0 {
 		return
 	}
-	m.dropKey(q, m.keyOf(q.number, keyUnique, it.uniqueKey()))
+	m.dropKey(m.keyOf(q.number, keyUnique, it.uniqueKey()))
 	q.freed = m.index
 }
 
@@ -187,16 +183,28 @@ func (j *job) uniqueKey() string {
 
 // reapKeys removes up to budget dedup ids of a deleted queue that has no jobs.
 func (m *Machine) reapKeys(q *queue, budget int) (n int) {
-	for ; n < budget && q.dedups > 0; n++ {
-		var first *queueKey
-		m.keys.Ascend(&queueKey{queue: q.number}, func(k *queueKey) bool {
-			first = k
-			return false
-		})
-		m.dropKey(q, first)
+	for ; n < budget; n++ {
+		k := m.firstDedup(q)
+		if k == nil {
+			break
+		}
+		m.dropKey(k)
 	}
 	return n
 }
+
+// firstDedup returns a dedup id of a queue, nil when it has none.
+func (m *Machine) firstDedup(q *queue) (first *queueKey) {
+	m.keys.Ascend(&queueKey{queue: q.number, kind: keyDedup}, func(k *queueKey) bool {
+		if k.queue == q.number && k.kind == keyDedup {
+			first = k
+		}
+		return false
+	})
+	return first
+}
+
+func (m *Machine) hasDedups(q *queue) bool { return m.firstDedup(q) != nil }
 
 // keyed tells whether a new job has a key.
 func (j *NewJob) keyed() bool { return j.DedupID != "" || j.UniqueKey != "" }

@@ -483,7 +483,7 @@ func (m *model) redrive(op *Redrive, r *Result) {
 	}
 	var jobs []*mJob
 	for _, j := range m.list(q, StateAll&^StateLeased) {
-		if (j.state == "dead" || j.keep != 0) && !j.amo && (op.Reason == "" || j.reason == op.Reason) {
+		if (j.state == "dead" || j.keep != 0) && j.reason != "at_most_once" && (op.Reason == "" || j.reason == op.Reason) {
 			jobs = append(jobs, j)
 		}
 	}

@@ -22,8 +22,8 @@ type queue struct {
 	stamp  uint64
 	name   string
 	number uint32
-	// made: by an enqueue. Otherwise only waiters name it: reads do not see it,
-	// and it goes with the last of them.
+	// made: by an enqueue. Otherwise only waiters name it, or it was idle and has
+	// dedup ids left: reads do not see it, and it goes with the last of them.
 	made bool
 	// doomed: deleted; out of the names, its jobs are invisible and are reaped
 	// by later entries. It has no waiters.
@@ -38,9 +38,6 @@ type queue struct {
 	// createdMs is when it was made, usedMs when it last got or gave a job by a
 	// client. Machines of state version 1 do not know.
 	createdMs, usedMs int64
-	// dedups counts the dedup ids of the queue. An idle queue whose timer fired
-	// while it has some is no longer made, and goes with the last of them.
-	dedups int
 	// freed is the index of the last entry that freed a unique key of the queue
 	// other than by time, or made the queue. It is not part of the state: after a
 	// restore all that is committed.
@@ -164,7 +161,7 @@ func (m *Machine) rested(q *queue) {
 		return
 	}
 	if !q.made {
-		if q.dedups == 0 {
+		if !m.hasDedups(q) {
 			m.removeQueue(q)
 		}
 		return
@@ -187,7 +184,7 @@ func (m *Machine) idleOver(q *queue) {
 	case !q.idle() || q.keeps():
 	case q.idleMs+QueueIdleMs > m.now:
 		m.setIdleTimer(q)
-	case q.dedups > 0:
+	case m.hasDedups(q):
 		m.bytes -= q.settings.bytes()
 		q.made, q.idleMs, q.counters, q.settings = false, 0, counters{}, nil
 		q.createdMs, q.usedMs = 0, 0
@@ -236,7 +233,7 @@ func (m *Machine) deleteQueue(op *DeleteQueue) Code {
 	q = m.ownQueue(q)
 	name, waiters := q.name, q.waiters
 	q.waiters = btree.Map[uint64, *waiter]{}
-	if q.jobs()+q.dedups == 0 {
+	if q.jobs() == 0 && !m.hasDedups(q) {
 		m.removeQueue(q)
 	} else {
 		m.forget(q)
@@ -287,7 +284,7 @@ func (m *Machine) reapJob(q *queue, k Key) {
 
 // reaped removes a deleted queue of which nothing is left.
 func (m *Machine) reaped(q *queue) {
-	if q.jobs()+q.dedups == 0 {
+	if q.jobs() == 0 && !m.hasDedups(q) {
 		m.doomed.Delete(q.number)
 		m.queues.Delete(q.number)
 		m.bytes -= q.cost()

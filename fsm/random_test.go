@@ -117,6 +117,9 @@ func (w *world) check(t *rapid.T) {
 	if w.m.Chain() != w.other.Chain() {
 		t.Fatalf("chains of two nodes differ")
 	}
+	if w.m.seq != w.model.seq {
+		t.Fatalf("last sequence %d, want %d", w.m.seq, w.model.seq)
+	}
 	infos, total := w.model.infos()
 	got, _ := w.m.Queues(QueueFilter{MaxLen: -1}, "", 100)
 	compare(t, "queues", got, infos)

@@ -256,7 +256,7 @@ func (d *decoder) dedup(f *fields) error {
 		return errState
 	}
 	d.seqs = append(d.seqs, k.seq)
-	m.addKey(q.queue, k)
+	m.addKey(k)
 	return nil
 }
 
@@ -572,7 +572,7 @@ func (d *decoder) finish() error {
 	}
 	var err error
 	m.queues.Scan(func(number uint32, q *queue) bool {
-		if err = d.queues[number].build(); err != nil {
+		if err = d.queues[number].build(m); err != nil {
 			return false
 		}
 		if q.settings != nil {
@@ -587,7 +587,7 @@ func (d *decoder) finish() error {
 }
 
 // build fills the queue's trees.
-func (q *restoring) build() error {
+func (q *restoring) build(m *Machine) error {
 	byOrder := func(a, b place) int { return cmp.Compare(a.ord, b.ord) }
 	slices.SortFunc(q.ready, byOrder)
 	slices.SortFunc(q.rest, byOrder)
@@ -610,9 +610,9 @@ func (q *restoring) build() error {
 	if q.handable() && q.waiters.Len() > 0 {
 		return fmt.Errorf("queue %q: ready jobs and waiters: %w", q.name, errState)
 	}
-	ok := q.made || (q.waiters.Len() > 0 || q.dedups > 0) && q.jobs() == 0
+	ok := q.made || (q.waiters.Len() > 0 || m.hasDedups(q.queue)) && q.jobs() == 0
 	if q.doomed {
-		ok = q.jobs()+q.dedups > 0 && q.timerMs == 0
+		ok = (q.jobs() > 0 || m.hasDedups(q.queue)) && q.timerMs == 0
 	} else if q.made && q.idle() && !q.keeps() {
 		ok = q.timerMs != 0
 	}
