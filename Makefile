@@ -47,7 +47,7 @@ fuzz: ## every fuzz target for FUZZ_TIME
 
 bench: ## every benchmark, BENCH_COUNT times for BENCH_TIME, against docs/bench-baseline.txt
 	@mkdir -p bin
-	$(GO) test -p 1 -run '^$$' -bench . -benchmem -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./fsm ./httpapi ./snapshot ./wal > bin/bench.txt || { cat bin/bench.txt; exit 1; }
+	$(GO) test -p 1 -run '^$$' -bench . -benchmem -benchtime $(BENCH_TIME) -count $(BENCH_COUNT) ./fsm ./httpapi ./respapi ./snapshot ./wal > bin/bench.txt || { cat bin/bench.txt; exit 1; }
 	$(GO) tool benchstat $(wildcard docs/bench-baseline.txt) bin/bench.txt
 
 bench-baseline: bench ## makes what bench measures the baseline

@@ -141,7 +141,8 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 func (s *Server) accept(nc net.Conn) {
-	c := &session{s: s, nc: nc, conn: hangup.Of(nc), since: time.Now(), args: make([][]byte, 0, 64)}
+	now := time.Now()
+	c := &session{s: s, nc: nc, conn: hangup.Of(nc), since: now, at: now, args: make([][]byte, 0, 64)}
 	c.in = reader{src: nc, max: max(s.opts.MaxBody, maxBodyDefault) + commandSlack}
 	if !s.sessions.add(c, s.live.get().MaxClients) {
 		s.refuseConn(nc)

@@ -29,7 +29,7 @@ type session struct {
 	closing bool   // after what is in out
 	queue   string // the last queue's name, so that it is copied once
 
-	since time.Time
+	since, at time.Time // it came; the command at hand did
 
 	mu   sync.Mutex // guards what CLIENT LIST of other sessions shows
 	name string
@@ -73,7 +73,7 @@ func (c *session) serve() {
 			_ = c.nc.SetReadDeadline(time.Time{}) //nolint:errcheck // then the read fails
 		}
 		n, err = c.in.fill()
-		c.s.stats.read(n)
+		c.s.stats.read(c.at, n)
 		if err != nil {
 			var broken *errProtocol
 			if errors.As(err, &broken) {
@@ -132,6 +132,7 @@ func (c *session) run() {
 func (c *session) step(left []request) (taken int) {
 	r := &left[0]
 	began := time.Now()
+	c.at = began
 	switch {
 	case r.bad != nil:
 		c.fail(r.bad)
@@ -176,7 +177,7 @@ func (c *session) flush() error {
 		return nil
 	}
 	n, err := c.nc.Write(c.out)
-	c.s.stats.wrote(n)
+	c.s.stats.wrote(c.at, n)
 	if c.out = c.out[:0]; cap(c.out) > bufferKept {
 		c.out = nil
 	}

@@ -58,14 +58,14 @@ func (r *rate) perSecond(now time.Time) int64 {
 }
 
 // read and wrote count bytes.
-func (s *stats) read(n int) {
+func (s *stats) read(at time.Time, n int) {
 	s.bytesIn.add(uint64(n))
-	s.in.add(time.Now(), n)
+	s.in.add(at, n)
 }
 
-func (s *stats) wrote(n int) {
+func (s *stats) wrote(at time.Time, n int) {
 	s.bytesOut.add(uint64(n))
-	s.out.add(time.Now(), n)
+	s.out.add(at, n)
 }
 
 func newStats(s *Server) *stats {
@@ -118,7 +118,7 @@ func (s *stats) fail(word string) { s.errors.WithLabelValues(word).Inc() }
 func (c *session) observe(done []request, d time.Duration) {
 	st := c.s.stats
 	st.executed.add(uint64(len(done)))
-	st.ops.add(time.Now(), len(done))
+	st.ops.add(c.at, len(done))
 	for i := range done {
 		cmd := done[i].cmd
 		if cmd == nil {
