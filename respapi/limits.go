@@ -17,6 +17,7 @@ const (
 	pageMax        = 1000     // of one look at the machine
 	peekMax        = 100_000  // jobs of one QPEEK
 	replyBytes     = 32 << 20 // after which a scan or a peek ends
+	jobBytes       = 512      // of a job in one, without its body
 
 	closePause  = 50 * time.Millisecond
 	acceptPause = 50 * time.Millisecond

@@ -110,7 +110,7 @@ func qpeek(c *session, args [][]byte) {
 		}
 		at = next
 		for i := range page {
-			bytes += len(page[i].Body) + 128
+			bytes += len(page[i].Body) + jobBytes
 		}
 		found = append(found, page...)
 	}

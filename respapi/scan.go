@@ -206,14 +206,15 @@ func jscan(c *session, args [][]byte) {
 	if !some {
 		states = fsm.StateAll
 	}
-	var found []fsm.JobInfo
-	p, bytes := o.place, 0
+	var ids []fsm.ID
+	var found []fsm.JobInfo // all of them
+	p, bytes, n := o.place, 0, 0
 	var seen fsm.Seen
 	more := states != 0
-	for more && bytes < replyBytes && (o.busyloop || len(found) < o.count) {
+	for more && bytes < replyBytes && (o.busyloop || n < o.count) {
 		limit := pageMax
 		if !o.busyloop {
-			limit = o.count - len(found)
+			limit = o.count - n
 		}
 		var page []fsm.JobInfo
 		next := p
@@ -230,23 +231,25 @@ func jscan(c *session, args [][]byte) {
 			return
 		}
 		p = next
+		n += len(page)
+		if all {
+			found = append(found, page...)
+		}
 		for i := range page {
-			bytes += fsm.IDLen + 8
 			if all {
-				bytes += len(page[i].Body) + 512
+				bytes += len(page[i].Body) + jobBytes
 			} else {
-				page[i].Body = "" // let it go
+				ids = append(ids, page[i].ID)
+				bytes += fsm.IDLen + 8
 			}
 		}
-		found = append(found, page...)
 	}
 	c.cursor(more, p)
-	c.array(len(found))
+	c.array(n)
 	for i := range found {
-		if all {
-			c.job(&found[i], seen.NowMs)
-		} else {
-			c.out = append(found[i].ID.Append(append(c.out, '+')), '\r', '\n')
-		}
+		c.job(&found[i], seen.NowMs)
+	}
+	for _, id := range ids {
+		c.out = append(id.Append(append(c.out, '+')), '\r', '\n')
 	}
 }

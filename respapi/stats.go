@@ -37,7 +37,7 @@ type rate struct {
 
 func (r *rate) add(now time.Time, n int) {
 	s := now.Unix()
-	if old := r.second.Load(); old != s && r.second.CompareAndSwap(old, s) {
+	if old := r.second.Load(); s > old && r.second.CompareAndSwap(old, s) {
 		n := r.count.Swap(0)
 		if s != old+1 {
 			n = 0
