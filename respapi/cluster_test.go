@@ -220,6 +220,7 @@ func TestCluster(t *testing.T) {
 	t.Run("through both doors", func(t *testing.T) { throughBothDoors(t, c) })
 	t.Run("hang-ups", func(t *testing.T) { hangUps(t, c) })
 	t.Run("a leaving node", func(t *testing.T) { leavingNode(t, c) })
+	t.Run("a killed leader", func(t *testing.T) { killedLeader(t, c) })
 	t.Run("metrics", func(t *testing.T) {
 		res, err := http.Get("http://" + c.Nodes[0].Client + "/metrics")
 		if err != nil {
@@ -460,6 +461,73 @@ func producerAck(t *testing.T, c *cluster.Cluster, id string) {
 	nc.Write(packed("ACKJOB", id))
 	if v, err := receiveResp(bufio.NewReader(nc)); v != int64(1) {
 		t.Errorf("ACKJOB: %v, %v", v, err)
+	}
+}
+
+// killedLeader: clients of the other nodes see no error when the leader is killed,
+// and each job that was added comes exactly once.
+func killedLeader(t *testing.T, c *cluster.Cluster) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lead, err := c.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 400
+	var ids [2][]string
+	var added atomic.Int64
+	var wg sync.WaitGroup
+	for i := range ids {
+		r := dialResp(t, c.Nodes[(lead+1+i)%3].Resp)
+		wg.Go(func() {
+			for n := range jobs {
+				id, ok := r.do("ADDJOB", "killed", n, 0, "RETRY", 600).(string)
+				if !ok {
+					t.Errorf("job %d of producer %d: no id", n, i)
+					return
+				}
+				ids[i] = append(ids[i], id)
+				added.Add(1)
+			}
+		})
+	}
+	for added.Load() < jobs/4 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond) // between polls of a condition
+	}
+	c.Nodes[lead].Kill9()
+	wg.Wait()
+	got := map[string]int{}
+	r := dialResp(t, c.Nodes[(lead+1)%3].Resp)
+	for {
+		list, _ := r.do("GETJOB", "NOHANG", "COUNT", 100, "FROM", "killed").([]any)
+		if len(list) == 0 {
+			break
+		}
+		args := []any{"ACKJOB"}
+		for _, j := range list {
+			id := j.([]any)[1].(string)
+			got[id]++
+			args = append(args, id)
+		}
+		if v := r.do(args...); v != int64(len(list)) {
+			t.Errorf("ACKJOB of %d: %v", len(list), v)
+		}
+	}
+	for i := range ids {
+		for _, id := range ids[i] {
+			if got[id] != 1 {
+				t.Errorf("%s came %d times", id, got[id])
+			}
+		}
+	}
+	if len(got) != 2*jobs {
+		t.Errorf("%d jobs came, %d were added", len(got), 2*jobs)
+	}
+	if err := c.Nodes[lead].Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitReady(ctx); err != nil {
+		t.Fatal(err)
 	}
 }
 

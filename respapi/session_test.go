@@ -4,9 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -576,6 +582,36 @@ func TestUnixSocket(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTLS proves that the protocol, and a hang-up, work over it.
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(crand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newInProcess(t)
+	addr := listen(t, newServer(t, r, Options{TLS: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}}))
+	tc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tc.Close()
+	c := &respClient{tc, t, bufio.NewReader(tc)}
+	id := c.do("ADDJOB", "q", "x", 0)
+	if v := text(c.do("GETJOB", "FROM", "q")); v != fmt.Sprintf("[[q %v x]]", id) {
+		t.Error(v)
+	}
+	c.send("GETJOB", "FROM", "q")
+	r.await(t, "the waiting GETJOB", func() bool { return len(r.parked) == 1 })
+	c.send("PING") // a record while it waits is no hang-up
+	tc.NetConn().Close()
+	r.await(t, "its end", func() bool { return len(r.parked) == 0 })
 }
 
 // TestHangUps proves that a close, a half-close and a reset each end a waiting
