@@ -787,7 +787,7 @@ func FuzzCommands(f *testing.F) {
 				break
 			}
 			args, rest, ok, err := parseInline(append(bytes.TrimRight(line, "\n"), '\n'), nil)
-			if err != nil || !ok || len(rest) > 0 || len(args) == 0 || is(args[0], "shutdown") {
+			if err != nil || !ok || len(rest) > 0 || len(args) == 0 || is(args[0], "shutdown") || is(args[0], "monitor") {
 				continue
 			}
 			if is(args[0], "getjob") { // waits are another test's
