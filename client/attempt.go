@@ -46,6 +46,9 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 		req.URL.RawQuery = r.Query.Encode()
 	}
 	h := req.Header
+	for name, v := range r.header {
+		h[name] = v
+	}
 	h["User-Agent"] = c.userAgent
 	if c.authorization != nil {
 		h["Authorization"] = c.authorization
@@ -72,7 +75,7 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 		return nil, lost(caller, ctx, n, true, err)
 	}
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
-		return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Node: n.addr, Received: c.now()}, nil
+		return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Node: n.addr}, nil
 	}
 	return nil, parseProblem(n, r, resp, body)
 }
@@ -124,13 +127,14 @@ func readAll(resp *http.Response) ([]byte, error) {
 
 // problem is an error as problem+json has it.
 type problem struct {
-	Code         Code    `json:"code"`
-	Status       int     `json:"status"`
-	Title        string  `json:"title"`
-	Detail       string  `json:"detail"`
-	Retryable    bool    `json:"retryable"`
-	Applied      Applied `json:"applied"`
-	RetryAfterMs int64   `json:"retry_after_ms"`
+	Results      []itemResult `json:"results"` // of a list of which nothing was done
+	Code         Code         `json:"code"`
+	Status       int          `json:"status"`
+	Title        string       `json:"title"`
+	Detail       string       `json:"detail"`
+	Retryable    bool         `json:"retryable"`
+	Applied      Applied      `json:"applied"`
+	RetryAfterMs int64        `json:"retry_after_ms"`
 }
 
 // parseProblem reads an answer that is an error.
@@ -145,6 +149,11 @@ func parseProblem(n *node, r *Request, resp *http.Response, body []byte) *Error 
 	}
 	if p.Applied == NotApplied {
 		e.Applied = NotApplied
+	}
+	for i := range p.Results {
+		if res := &p.Results[i]; res.Status >= 300 && res.Code != ErrAborted {
+			e.Items = append(e.Items, &ItemError{Index: i, ID: res.ID, Err: res.error(n.addr)})
+		}
 	}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && e.RetryAfter == 0 {
 		e.RetryAfter = time.Duration(s) * time.Second

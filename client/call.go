@@ -27,8 +27,8 @@ func (c *Client) begin(ctx context.Context, o *call, method, path string, repeat
 	switch {
 	case r.Key != "":
 		r.Repeat = RepeatKeyed
-	case repeat == RepeatKeyed && c.opts.keys:
-		r.Key = newKey()
+	case repeat == RepeatKeyed && c.opts.keys && c.known():
+		r.Key, r.auto, r.bare = newKey(), true, RepeatNever
 	case repeat == RepeatKeyed:
 		r.Repeat = RepeatNever
 	}

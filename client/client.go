@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,9 +20,6 @@ const (
 	idleTimeout     = 60 * time.Second // below the server's, so that it is this side that closes
 )
 
-// keysDefault: the servers do not take Idempotency-Key and attempt_id yet.
-const keysDefault = false
-
 // Client calls the nodes of one raftq cluster. It is safe for concurrent use;
 // make one and share it. Close it to close its connections.
 type Client struct {
@@ -33,6 +31,7 @@ type Client struct {
 	authorization []string
 	opts          clientOptions
 	now           func() time.Time
+	keyless       atomic.Int64 // no keys are made until then, ns since 1970
 }
 
 type clientOptions struct {
@@ -70,8 +69,9 @@ func WithAttemptTimeout(d time.Duration) Option { return func(o *clientOptions) 
 func WithRetryFor(d time.Duration) Option { return func(o *clientOptions) { o.retryFor = d } }
 
 // WithoutKeys makes the client send no Idempotency-Key of its own. The servers
-// remember a key for an hour; who enqueues very much saves that memory, and has
-// to expect errors with Applied Unknown when a node dies.
+// remember a key for an hour, which takes up to a KiB of memory on each node; who
+// makes very many single enqueues saves that, and has to expect errors with Applied
+// Unknown when a node dies. Batches have one key for all their jobs.
 func WithoutKeys() Option { return func(o *clientOptions) { o.keys = false } }
 
 // WithToken sends "Authorization: Bearer TOKEN" with each request.
@@ -94,7 +94,7 @@ func WithLogger(l *slog.Logger) Option { return func(o *clientOptions) { o.log =
 // New returns a client of the cluster that the endpoints belong to: one or more
 // host:port or URLs, with commas between. It connects to none of them yet.
 func New(endpoints string, options ...Option) (*Client, error) {
-	o := clientOptions{attempt: attemptDefault, retryFor: retryForDefault, keys: keysDefault, now: time.Now}
+	o := clientOptions{attempt: attemptDefault, retryFor: retryForDefault, keys: true, now: time.Now}
 	for _, f := range options {
 		f(&o)
 	}

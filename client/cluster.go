@@ -29,8 +29,10 @@ type Member struct {
 		Index uint64 `json:"index"`
 		Hash  string `json:"hash"`
 	} `json:"chain"` // over all that it applied up to the index
-	Version string `json:"version"`
-	Alive   bool   `json:"alive"`
+	Version  string `json:"version"`
+	Alive    bool   `json:"alive"`
+	Standby  bool   `json:"standby"`  // a learner that is not to become a voter by itself
+	Draining bool   `json:"draining"` // it serves nobody
 }
 
 // Cluster shows the cluster as the node knows it that happens to be asked.
@@ -61,18 +63,4 @@ func (c *Client) Fate(ctx context.Context, batch string, opts ...ReadOption) (Fa
 	}
 	_, err := c.send(ctx, &o, r, &got)
 	return got.Fate, err
-}
-
-// ReleaseConsumer gives back all jobs that a consumer holds, by the name that it
-// took them with. It returns how many.
-func (c *Client) ReleaseConsumer(ctx context.Context, name string, opts ...WriteOption) (int, error) {
-	var o call
-	for _, f := range opts {
-		f.writeOption(&o)
-	}
-	var got struct {
-		Released int `json:"released"`
-	}
-	_, err := c.send(ctx, &o, c.begin(ctx, &o, http.MethodDelete, "/v1/consumers/"+pathEscape(name), RepeatAlways), &got)
-	return got.Released, err
 }

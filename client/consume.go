@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,18 +171,11 @@ func (r *run) poll(n int) (*Request, error) {
 	if k.opts.lease > 0 {
 		Lease(k.opts.lease).dequeueOption(&o)
 	}
-	repeat := RepeatNever
-	if k.c.opts.keys {
-		o.set("attempt_id", newKey())
-		repeat = RepeatAlways
-	}
 	path := "/v1/dequeue"
 	if len(k.queues) == 1 {
 		path = queuePath(k.queues[0], "/dequeue")
 	}
-	p := k.c.begin(context.Background(), &o, http.MethodPost, path, repeat)
-	p.Accept, p.wait = typeFrames, k.opts.wait
-	p.Attempt = max(p.Attempt, k.opts.wait+waitGrace)
+	p := k.c.dequeueRequest(context.Background(), &o, path, k.opts.wait)
 	if len(k.queues) > 1 {
 		if err := p.jsonBody(map[string]any{"queues": k.queues}); err != nil {
 			return nil, err

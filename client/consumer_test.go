@@ -256,6 +256,9 @@ func TestLeaseCannotBeExtended(t *testing.T) {
 				if s := k.Stats(); s.Extended != 0 || s.Acked != 1 {
 					t.Errorf("%+v", s)
 				}
+				if q.most > 1 {
+					t.Errorf("%d extends at once", q.most)
+				}
 			})
 		})
 	}
@@ -367,6 +370,11 @@ func TestDrain(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("\n got %q\nwant %q", got, want)
 		}
+		for _, e := range q.events {
+			if e.what == "release" && e.at > 2100*time.Millisecond {
+				t.Errorf("given back late: %+v", e)
+			}
+		}
 		if causes[0] != nil || causes[1] != nil {
 			t.Error(causes)
 		}
@@ -477,26 +485,37 @@ func TestOutageIsBorne(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(t, time.Hour)
-		q.put("a", "b", "c")
-		n := map[string]int{}
-		q.lose = func(path string) bool {
-			n[path]++
-			return n[path] < 5 // more than one call's retries would have with nodes at rest
-		}
 		k, stop := consume(t, q, func(_ context.Context, job *Job) error {
 			if job.ID == "c" {
 				return errors.New("no")
 			}
 			return nil
 		}, Concurrency(3))
-		time.Sleep(5 * time.Minute)
+		acks, failures := 0, uint64(0)
+		q.mu.Lock()
+		q.lose = func(path string) bool {
+			switch path {
+			case "/v1/ack": // the first
+				acks++
+				return acks == 1
+			case "/v1/nack": // as long as one call is tried again, and no longer
+				if failures == 0 {
+					failures = k.Stats().Failures
+				}
+				return k.Stats().Failures == failures
+			}
+			return time.Since(q.began) < 2*retryForDefault
+		}
+		q.mu.Unlock()
+		q.put("a", "b", "c")
+		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
 		if got := sorted(q.did()); !slices.Equal(got, []string{"ack a", "ack b", "nack c no"}) {
 			t.Errorf("%q", got)
 		}
-		if s := k.Stats(); q.grants != 3 || s.Taken != 3 || s.Handled != 3 {
+		if s := k.Stats(); q.grants != 3 || s.Taken != 3 || s.Handled != 3 || s.Acked != 2 || s.Nacked != 1 || s.LeaseLost != 0 {
 			t.Errorf("%d grants, %+v", q.grants, s)
 		}
 	})
@@ -551,6 +570,22 @@ func TestPrefetchIsBounded(t *testing.T) {
 	}
 }
 
+// Jobs in stock are fetched together, not one by one.
+func TestStockIsFilledTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(t, time.Minute)
+		q.put(numbered(1000)...)
+		k, stop := consume(t, q, func(context.Context, *Job) error { time.Sleep(time.Millisecond); return nil }, Concurrency(4), Prefetch(100))
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := len(q.polls); n > 30 || k.Stats().Acked != 1000 {
+			t.Errorf("%d polls, %+v", n, k.Stats())
+		}
+	})
+}
+
 // An idle consumer asks once for each wait.
 func TestIdlePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -566,6 +601,51 @@ func TestIdlePolls(t *testing.T) {
 		p := q.polls[0]
 		if p.Get("max") != "8" || p.Get("wait") != "10000ms" || p.Get("lease") != "60000ms" || !strings.HasPrefix(p.Get("consumer"), "w-") || p.Get("attempt_id") == "" {
 			t.Errorf("%v", p)
+		}
+	})
+}
+
+// A node that does not wait is not asked in a tight loop.
+func TestHastyNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(t, time.Minute)
+		q.hasty = true
+		_, stop := consume(t, q, func(context.Context, *Job) error { return nil })
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := len(q.polls); n < 10 || n > 250 {
+			t.Errorf("%d polls in 10 s", n)
+		}
+	})
+}
+
+// What a look at the leases and a worker that begins do to each other.
+func TestLeasesAndWorkersMeet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(t, time.Minute)
+		k, err := q.client().NewConsumer([]string{"q"}, func(context.Context, *Job) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRun(k, context.Background())
+		l := &leases{r: r, wake: make(chan struct{}, 1), held: map[*hold]struct{}{}}
+		h := &hold{job: &Job{ID: "a"}}
+		h.lasts(time.Now(), time.Minute)
+		l.held[h] = struct{}{}
+		// It was begun, which is not noted yet: it is not given back, and looked at again.
+		h.state.Store(holdRunning)
+		l.look(time.Now().Add(30 * time.Second))
+		if len(l.wake) != 1 || h.state.Load() != holdRunning {
+			t.Error("nobody looks again")
+		}
+		// It was lost before its handler's context was noted: that ends at once.
+		delete(l.held, h)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.begin(h, cancel)
+		if context.Cause(ctx) != ErrLeaseLost {
+			t.Error(context.Cause(ctx))
 		}
 	})
 }

@@ -101,40 +101,30 @@ func (c *Client) dequeue(ctx context.Context, path string, body []byte, opts []D
 	}
 	c.defaultConsistency(&o)
 	for left := o.wait; ; {
-		wait := min(left, waitMost)
+		wait, last := min(left, waitMost), left <= waitMost
+		if deadline, ok := ctx.Deadline(); ok && wait > 0 {
+			// Ask for an answer that still reaches us.
+			if most := max(0, time.Until(deadline)-waitMargin); most <= wait {
+				wait, last = most, true
+			}
+		}
 		jobs, err := c.dequeueOnce(ctx, o, path, body, wait)
-		if left -= wait; len(jobs) > 0 || err != nil || left <= 0 {
+		if len(jobs) > 0 || err != nil || last {
 			return jobs, err
 		}
+		left -= wait
 		o.attemptID = "" // its attempt is over: nothing came
 	}
 }
 
 // dequeueOnce is one dequeue, repeated under its attempt id until it is answered.
 func (c *Client) dequeueOnce(ctx context.Context, o call, path string, body []byte, wait time.Duration) ([]*Job, error) {
-	if deadline, ok := ctx.Deadline(); ok && wait > 0 {
-		// Ask for an answer that still reaches us.
-		wait = min(wait, max(0, time.Until(deadline)-waitMargin))
-	}
 	if wait > 0 {
 		o.set("wait", wireDuration(wait))
 	} else {
 		o.query.Del("wait")
 	}
-	repeat := RepeatAlways
-	switch {
-	case o.attemptID != "":
-		o.set("attempt_id", o.attemptID)
-	case c.opts.keys:
-		o.set("attempt_id", newKey())
-	default:
-		repeat = RepeatNever // what the first attempt took stays taken until its lease ends
-	}
-	r := c.begin(ctx, &o, http.MethodPost, path, repeat)
-	r.Accept, r.wait = typeFrames, wait
-	if wait > 0 {
-		r.Attempt = max(r.Attempt, wait+waitGrace)
-	}
+	r := c.dequeueRequest(ctx, &o, path, wait)
 	if body != nil {
 		r.Body, r.ContentType = body, typeJSON
 	}
@@ -143,6 +133,29 @@ func (c *Client) dequeueOnce(ctx context.Context, o call, path string, body []by
 		return nil, err
 	}
 	return parseJobs(ans)
+}
+
+const attemptID = "attempt_id"
+
+// dequeueRequest makes the request of a dequeue. Without an attempt id it is not
+// repeated: what the first attempt took would stay taken until its lease ends.
+func (c *Client) dequeueRequest(ctx context.Context, o *call, path string, wait time.Duration) *Request {
+	repeat, auto := RepeatAlways, false
+	switch {
+	case o.attemptID != "":
+		o.set(attemptID, o.attemptID)
+	case c.known():
+		o.set(attemptID, newKey())
+		auto = true
+	default:
+		repeat = RepeatNever
+	}
+	r := c.begin(ctx, o, http.MethodPost, path, repeat)
+	r.Accept, r.wait, r.auto, r.bare = typeFrames, wait, auto, RepeatNever
+	if wait > 0 {
+		r.Attempt = max(r.Attempt, wait+waitGrace)
+	}
+	return r
 }
 
 const (

@@ -62,8 +62,9 @@ func (j *jobHead) size() (n int) {
 	return n
 }
 
-// NewJob is one job of a batch.
+// NewJob is one job of a batch, or of a Tx.
 type NewJob struct {
+	Queue   string // of a Tx; a batch has one queue for all
 	Body    []byte
 	Options []JobOption
 }
@@ -75,7 +76,8 @@ func (c *Client) EnqueueBatch(ctx context.Context, queue string, jobs []NewJob, 
 	return c.enqueueMany(ctx, queue, jobs, opts, false)
 }
 
-// EnqueueAtomic is EnqueueBatch, all or none.
+// EnqueueAtomic is EnqueueBatch, all or none. When a job was refused nothing is put in;
+// the error is ErrAborted and its Items say which were refused and why.
 func (c *Client) EnqueueAtomic(ctx context.Context, queue string, jobs []NewJob, opts ...WriteOption) ([]Enqueued, error) {
 	return c.enqueueMany(ctx, queue, jobs, opts, true)
 }
@@ -111,7 +113,7 @@ func (c *Client) enqueueMany(ctx context.Context, queue string, jobs []NewJob, o
 	for i := range got.Results {
 		res := &got.Results[i]
 		if res.Status >= 300 {
-			failed.add(i, res.ID, res.error(ans))
+			failed.add(i, res.ID, res.error(ans.Node))
 			continue
 		}
 		all[i] = Enqueued{ID: res.ID, Queue: queue, Committed: got.Committed == nil || *got.Committed, Duplicate: res.Duplicate}

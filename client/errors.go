@@ -28,7 +28,10 @@ const (
 	ErrQueueNotFound     = Code("queue_not_found")
 	ErrJobNotFound       = Code("job_not_found")
 	ErrRouteNotFound     = Code("route_not_found")
+	ErrTopicNotFound     = Code("topic_not_found")
 	ErrMemberNotFound    = Code("member_not_found")
+	ErrMethodNotAllowed  = Code("method_not_allowed")
+	ErrRequestTimeout    = Code("request_timeout")
 	ErrLeaseLost         = Code("lease_lost")
 	ErrQueuePaused       = Code("queue_paused")
 	ErrQueueNotEmpty     = Code("queue_not_empty")
@@ -39,12 +42,15 @@ const (
 	ErrMemberExists      = Code("member_exists")
 	ErrQuorumAtRisk      = Code("quorum_at_risk")
 	ErrJobGone           = Code("job_gone")
+	ErrOffsetTrimmed     = Code("offset_trimmed")
 	ErrETagMismatch      = Code("etag_mismatch")
 	ErrBodyTooLarge      = Code("body_too_large")
 	ErrIdempotency       = Code("idempotency_mismatch")
 	ErrQueueFull         = Code("queue_full")
 	ErrRateLimited       = Code("rate_limited")
+	ErrHeadersTooLarge   = Code("headers_too_large")
 	ErrInternal          = Code("internal")
+	ErrEpochTaken        = Code("epoch_taken")
 	ErrNoLeader          = Code("no_leader")
 	ErrNotEnoughReplicas = Code("not_enough_replicas")
 	ErrLeaving           = Code("leaving")
@@ -95,6 +101,7 @@ type Error struct {
 	RetryAfter time.Duration // when to come back; 0 when nobody said
 	Node       string        // address of the node that was asked last
 	Attempts   int           // how often the call was sent, or tried to
+	Items      []*ItemError  // of a Tx or an EnqueueAtomic: the parts that were the reason
 
 	cause error // of a request without an answer
 }
@@ -128,13 +135,23 @@ func (e *Error) Is(target error) bool {
 	return ok && c == e.Code
 }
 
-// Unwrap returns why no answer came, for instance context.DeadlineExceeded.
-func (e *Error) Unwrap() error { return e.cause }
+// Unwrap returns why no answer came, for instance context.DeadlineExceeded, and the
+// errors of Items.
+func (e *Error) Unwrap() []error {
+	var all []error
+	if e.cause != nil {
+		all = append(all, e.cause)
+	}
+	for _, item := range e.Items {
+		all = append(all, item)
+	}
+	return all
+}
 
 // ItemError is an item of a batch that failed.
 type ItemError struct {
 	Index int    // its place in the request
-	ID    string // of its job, where there is one
+	ID    string // of its job, where there is one; with ErrNotUnique the job that has the key
 	Err   *Error
 }
 

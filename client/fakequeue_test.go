@@ -27,11 +27,13 @@ type fakeQueue struct {
 	grants  int
 	leased  map[string]*Job // by receipt
 	acked   map[string]bool
-	keyed   map[string]string // answers, by Idempotency-Key
 	attempt map[string][]*Job
 	events  []event
 	polls   []url.Values
-	held    int // the most that were leased at once
+	hasty   bool // nothing is waited for
+	held    int  // the most that were leased at once
+	now     int  // extends under way
+	most    int  // of them at once
 	// refuse answers instead, when it returns a status.
 	refuse func(path string) (status int, code Code, applied Applied)
 	// lose tells that what was done is not answered.
@@ -50,7 +52,7 @@ type event struct {
 }
 
 func newFakeQueue(t *testing.T, lease time.Duration) *fakeQueue {
-	return &fakeQueue{t: t, began: time.Now(), lease: lease, came: make(chan struct{}), leased: map[string]*Job{}, acked: map[string]bool{}, keyed: map[string]string{}, attempt: map[string][]*Job{}}
+	return &fakeQueue{t: t, began: time.Now(), lease: lease, came: make(chan struct{}), leased: map[string]*Job{}, acked: map[string]bool{}, attempt: map[string][]*Job{}}
 }
 
 // put adds jobs named by their ids.
@@ -84,6 +86,17 @@ func (q *fakeQueue) RoundTrip(r *http.Request) (*http.Response, error) {
 	q.mu.Lock()
 	refuse := q.refuse
 	q.mu.Unlock()
+	if path == "/v1/extend" {
+		q.mu.Lock()
+		q.now++
+		q.most = max(q.most, q.now)
+		q.mu.Unlock()
+		defer func() {
+			q.mu.Lock()
+			q.now--
+			q.mu.Unlock()
+		}()
+	}
 	if refuse != nil {
 		switch status, code, applied := refuse(path); {
 		case status == -1: // it never answers
@@ -111,7 +124,7 @@ func (q *fakeQueue) carryOut(r *http.Request, body []byte) (*http.Response, erro
 		q.note(event{what: "release-consumer", job: path})
 		return q.response(200, []byte(`{"released":0}`)), nil
 	default:
-		return q.settle(strings.TrimPrefix(path, "/v1/"), r.Header.Get("Idempotency-Key"), body)
+		return q.settle(strings.TrimPrefix(path, "/v1/"), body)
 	}
 }
 
@@ -140,6 +153,9 @@ func (q *fakeQueue) dequeue(r *http.Request) (*http.Response, error) {
 	}
 	q.mu.Lock()
 	q.polls = append(q.polls, query)
+	if q.hasty {
+		wait = 0
+	}
 	q.mu.Unlock()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -190,7 +206,7 @@ func (q *fakeQueue) take(limit int, lease time.Duration, attempt string) []*Job 
 }
 
 // settle does what the items say, or what extended says instead.
-func (q *fakeQueue) settle(verb, key string, body []byte) (*http.Response, error) {
+func (q *fakeQueue) settle(verb string, body []byte) (*http.Response, error) {
 	var in struct {
 		Items []item `json:"items"`
 	}
@@ -199,9 +215,6 @@ func (q *fakeQueue) settle(verb, key string, body []byte) (*http.Response, error
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if replay := q.keyed[key]; key != "" && replay != "" {
-		return q.response(200, []byte(replay)), nil
-	}
 	request := len(q.events)
 	var out []string
 	for _, it := range in.Items {
@@ -223,8 +236,7 @@ func (q *fakeQueue) settle(verb, key string, body []byte) (*http.Response, error
 		q.acked[it.Receipt] = verb == "ack"
 		out = append(out, fmt.Sprintf(`{"id":%q,"status":200}`, j.ID))
 	}
-	q.keyed[key] = `{"results":[` + strings.Join(out, ",") + `]}`
-	return q.response(200, []byte(q.keyed[key])), nil
+	return q.response(200, []byte(`{"results":[`+strings.Join(out, ",")+`]}`)), nil
 }
 
 func (q *fakeQueue) extend(j *Job, it item) string {

@@ -137,6 +137,9 @@ func killLeader(t *testing.T, ctx context.Context, nodes *cluster.Cluster) int {
 // in advance; every job is handled, none twice unless its lease was over, and nobody
 // sees an error.
 func TestConsumerThroughLeaderKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes")
+	}
 	const workers, jobs, work = 32, 12000, 20 * time.Millisecond
 	nodes := startCluster(t, 3)
 	var log errorsOnly

@@ -11,6 +11,9 @@ import (
 
 // The calls of everyday work, on three real nodes.
 func TestCallsReal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes")
+	}
 	nodes := startCluster(t, 3)
 	c := newTestClient(t, nodes.Endpoints())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -20,6 +23,12 @@ func TestCallsReal(t *testing.T) {
 	t.Run("batch", func(t *testing.T) { batch(t, ctx, c) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, ctx, c) })
 	t.Run("reads", func(t *testing.T) { reads(t, ctx, c) })
+	t.Run("jobs by hand", func(t *testing.T) { jobsByHand(t, ctx, c) })
+	t.Run("queues by hand", func(t *testing.T) { queuesByHand(t, ctx, c) })
+	t.Run("dead jobs", func(t *testing.T) { deadJobs(t, ctx, c) })
+	t.Run("consumers", func(t *testing.T) { consumers(t, ctx, c) })
+	t.Run("keys", func(t *testing.T) { keys(t, ctx, c) })
+	t.Run("transactions", func(t *testing.T) { transactions(t, ctx, c) })
 }
 
 // must returns v, or fails the test.
@@ -198,5 +207,215 @@ func reads(t *testing.T, ctx context.Context, c *Client) {
 	ans := must(c.Do(ctx, Request{Method: "GET", Path: "/version", Repeat: RepeatAlways}))(t)
 	if ans.Status != 200 || !bytes.Contains(ans.Body, []byte("raftq")) || ans.Meta().Node == "" {
 		t.Errorf("%+v", ans)
+	}
+}
+
+func jobsByHand(t *testing.T, ctx context.Context, c *Client) {
+	const queue = "by hand"
+	e := must(c.Enqueue(ctx, queue, []byte("x"), Delay(time.Hour)))(t)
+	state := func() State { return must(c.Job(ctx, e.ID))(t).State }
+	if s := state(); s != Delayed {
+		t.Error(s)
+	}
+	if err := c.Requeue(ctx, e.ID); err != nil || state() != Ready {
+		t.Error(err, state())
+	}
+	if err := c.Hold(ctx, e.ID); err != nil || state() != Held {
+		t.Error(err, state())
+	}
+	if jobs := must(c.Dequeue(ctx, queue))(t); len(jobs) != 0 {
+		t.Errorf("a held job is handed out: %+v", jobs[0])
+	}
+	if err := c.Requeue(ctx, e.ID); err != nil || state() != Ready {
+		t.Error(err, state())
+	}
+	job := take(t, ctx, c, queue)
+	if err := c.Cancel(ctx, e.ID); err != nil {
+		t.Error(err)
+	}
+	if x := must(c.Extend(ctx, job.Receipt, 0))(t); !x.Cancel {
+		t.Errorf("%+v", x)
+	}
+	ended := make(chan Ending, 1)
+	go func() {
+		end, err := c.JobWait(ctx, e.ID)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- end
+	}()
+	if err := c.DeleteJob(ctx, e.ID); err != nil {
+		t.Error(err)
+	}
+	if end := <-ended; end.ID != e.ID || end.State != EndDone {
+		t.Errorf("%+v", end)
+	}
+	if _, err := c.Ack(ctx, job.Receipt); err != nil && !errors.Is(err, ErrJobGone) {
+		t.Error(err)
+	}
+}
+
+func queuesByHand(t *testing.T, ctx context.Context, c *Client) {
+	const queue = "hand/1"
+	v := must(c.Configure(ctx, queue, QueueConfig{Lease: new(90 * time.Second), MaxLen: new(2), BackoffMin: new(time.Second), BackoffMax: new(time.Minute)}, IfNew))(t)
+	if _, err := c.Configure(ctx, queue, QueueConfig{}, IfNew); !errors.Is(err, ErrETagMismatch) {
+		t.Error(err)
+	}
+	v2 := must(c.Tune(ctx, queue, QueueConfig{MaxLen: new(3), Lease: new(time.Duration(0))}, IfMatch(v)))(t)
+	if _, err := c.Tune(ctx, queue, QueueConfig{MaxLen: new(4)}, IfMatch(v)); !errors.Is(err, ErrETagMismatch) {
+		t.Error(err)
+	}
+	q := must(c.Queue(ctx, queue))(t)
+	if !q.Configured || q.Version != v2 || *q.Config.MaxLen != 3 || *q.Config.Lease != time.Minute || *q.Config.BackoffMax != time.Minute || *q.Config.MaxFailures != 20 || q.Config.TTL != nil {
+		t.Errorf("%+v", q)
+	}
+	for i := range 3 {
+		must(c.Enqueue(ctx, queue, fmt.Append(nil, i), Priority(i)))(t)
+	}
+	if _, err := c.Enqueue(ctx, queue, nil); !errors.Is(err, ErrQueueFull) {
+		t.Error(err)
+	}
+	var bodies string
+	for job, err := range c.Jobs(ctx, queue, JobFilter{States: []State{Ready}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies += string(job.Body)
+	}
+	if bodies != "210" {
+		t.Errorf("in the order of delivery: %s", bodies)
+	}
+	if jobs := must(all(c.Jobs(ctx, queue, JobFilter{Newest: true})))(t); len(jobs) != 3 || string(jobs[0].Body) != "2" {
+		t.Errorf("%+v", jobs)
+	}
+	if err := c.Pause(ctx, queue, Paused{Out: true}); err != nil {
+		t.Error(err)
+	}
+	if jobs := must(c.Dequeue(ctx, queue))(t); len(jobs) != 0 {
+		t.Error("a paused queue gives jobs")
+	}
+	if q := must(c.Queue(ctx, queue))(t); !q.Paused.Out || q.Paused.In || !q.Paused.Until.IsZero() {
+		t.Errorf("%+v", q.Paused)
+	}
+	if err := c.Pause(ctx, queue, Paused{In: true, Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Enqueue(ctx, queue, nil); !errors.Is(err, ErrQueuePaused) {
+		t.Error(err)
+	}
+	if err := c.Pause(ctx, queue, Paused{}); err != nil {
+		t.Error(err)
+	}
+	if n := must(c.Purge(ctx, queue, nil))(t); n != 3 {
+		t.Errorf("%d jobs purged", n)
+	}
+	names := map[string]bool{}
+	for q, err := range c.Queues(ctx, QueueFilter{Prefix: "hand/"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[q.Queue] = true
+	}
+	if len(names) != 1 || !names[queue] {
+		t.Error(names)
+	}
+	if len(must(all(c.Queues(ctx, QueueFilter{MinLen: 1_000_000})))(t)) != 0 {
+		t.Error("queues of a million jobs")
+	}
+}
+
+func deadJobs(t *testing.T, ctx context.Context, c *Client) {
+	const queue = "deadly"
+	for i := range 3 {
+		must(c.Enqueue(ctx, queue, fmt.Append(nil, i)))(t)
+		must(c.Reject(ctx, take(t, ctx, c, queue).Receipt, errors.New("bad")))(t)
+	}
+	jobs := must(all(c.Jobs(ctx, queue, JobFilter{States: []State{Dead}})))(t)
+	if len(jobs) != 3 || jobs[0].DeadReason != "rejected" || jobs[0].LastError != "bad" || jobs[0].DeadAt.IsZero() {
+		t.Errorf("%+v", jobs)
+	}
+	if end := must(c.JobWait(ctx, jobs[0].ID))(t); end.State != EndDead || end.DeadReason != "rejected" || end.LastError != "bad" {
+		t.Errorf("%+v", end)
+	}
+	if n := must(c.Redrive(ctx, queue, RedriveFilter{Reason: "rejected", Max: 2}))(t); n != 2 {
+		t.Errorf("%d redriven", n)
+	}
+	if n := must(c.Redrive(ctx, queue, RedriveFilter{To: "elsewhere"}))(t); n != 1 {
+		t.Errorf("%d redriven", n)
+	}
+	if job := take(t, ctx, c, "elsewhere"); string(job.Body) != "2" || job.Failures != 0 {
+		t.Errorf("%+v", job)
+	}
+}
+
+func consumers(t *testing.T, ctx context.Context, c *Client) {
+	const queue, name = "consumed", "host/1 ü"
+	for range 3 {
+		must(c.Enqueue(ctx, queue, nil))(t)
+	}
+	if jobs := must(c.Dequeue(ctx, queue, Max(3), As(name)))(t); len(jobs) != 3 {
+		t.Fatal(jobs)
+	}
+	if jobs := must(all(c.ConsumerJobs(ctx, name)))(t); len(jobs) != 3 || jobs[0].Consumer != name || jobs[0].State != Leased {
+		t.Errorf("%+v", jobs)
+	}
+	if n := must(c.ReleaseConsumer(ctx, name))(t); n != 3 {
+		t.Errorf("%d released", n)
+	}
+	if q := must(c.Queue(ctx, queue))(t); q.Ready != 3 || q.FailedTotal != 0 {
+		t.Errorf("%+v", q)
+	}
+}
+
+func keys(t *testing.T, ctx context.Context, c *Client) {
+	const queue = "keyed"
+	var first, second Meta
+	a := must(c.Enqueue(ctx, queue, []byte("x"), IdempotencyKey("k1"), Into(&first)))(t)
+	b := must(c.Enqueue(ctx, queue, []byte("x"), IdempotencyKey("k1"), Into(&second)))(t)
+	if a.ID != b.ID || first.Replay || !second.Replay {
+		t.Errorf("%+v %+v, %+v %+v", a, first, b, second)
+	}
+	if _, err := c.Enqueue(ctx, queue, []byte("y"), IdempotencyKey("k1")); !errors.Is(err, ErrIdempotency) {
+		t.Error(err)
+	}
+	jobs := must(c.Dequeue(ctx, queue, Max(9), AttemptID("a1")))(t)
+	again := must(c.Dequeue(ctx, queue, Max(9), AttemptID("a1")))(t)
+	if len(jobs) != 1 || len(again) != 1 || jobs[0].Receipt != again[0].Receipt {
+		t.Errorf("%+v %+v", jobs, again)
+	}
+	d := must(c.Enqueue(ctx, queue, nil, DedupID("d")))(t)
+	if dup := must(c.Enqueue(ctx, queue, nil, DedupID("d")))(t); !dup.Duplicate || dup.ID != d.ID || d.Duplicate {
+		t.Errorf("%+v %+v", d, dup)
+	}
+	must(c.Enqueue(ctx, queue, nil, UniqueKey("u")))(t)
+	if _, err := c.Enqueue(ctx, queue, nil, UniqueKey("u")); !errors.Is(err, ErrNotUnique) {
+		t.Error(err)
+	}
+}
+
+func transactions(t *testing.T, ctx context.Context, c *Client) {
+	must(c.Enqueue(ctx, "step 1", nil))(t)
+	job := take(t, ctx, c, "step 1")
+	next := NewJob{Queue: "step 2", Body: []byte("\x00next"), Options: []JobOption{Priority(9), UniqueKey("tx")}}
+	got := must(c.Tx(ctx, []TxOp{Settlement{Verb: VerbAck, Ref: job.Receipt}, next}))(t)
+	if len(got) != 2 || got[0].ID != job.ID || got[1].ID == "" {
+		t.Errorf("%+v", got)
+	}
+	must(c.Enqueue(ctx, "step 1", nil))(t)
+	job = take(t, ctx, c, "step 1")
+	_, err := c.Tx(ctx, []TxOp{Settlement{Verb: VerbAck, Ref: job.Receipt}, next})
+	var e *Error
+	if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrNotUnique) || !errors.As(err, &e) || len(e.Items) != 1 || e.Items[0].Index != 1 {
+		t.Errorf("%v", err)
+	}
+	if q := must(c.Queue(ctx, "step 1"))(t); q.Leased != 1 {
+		t.Errorf("half of it was done: %+v", q)
+	}
+	if done := take(t, ctx, c, "step 2"); string(done.Body) != "\x00next" || done.Priority != 9 {
+		t.Errorf("%+v", done)
+	}
+	_, err = c.EnqueueAtomic(ctx, "step 2", []NewJob{{}, {Options: []JobOption{UniqueKey("a")}}, {Options: []JobOption{UniqueKey("a")}}})
+	if !errors.Is(err, ErrNotUnique) || !errors.As(err, &e) || e.Applied != NotApplied {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -18,7 +19,7 @@ const (
 	// RepeatAlways: doing it twice does no more than doing it once.
 	RepeatAlways
 	// RepeatKeyed: the request's key makes the servers do it once; a repeat is
-	// answered as the first was.
+	// answered as the first was. Do makes a key when there is none.
 	RepeatKeyed
 )
 
@@ -36,7 +37,10 @@ type Request struct {
 	// WithAttemptTimeout.
 	Attempt time.Duration
 
-	wait time.Duration // how long the node is asked to wait
+	wait   time.Duration // how long the node is asked to wait
+	header http.Header   // more fields
+	auto   bool          // its key or attempt id is the client's own
+	bare   Repeat        // what Repeat is without that
 }
 
 // Answer is what a node said, with a status below 300.
@@ -45,8 +49,8 @@ type Answer struct {
 	Header http.Header
 	Body   []byte
 	Node   string // address of the node that was asked
-	// Received is when the answer came.
-	Received time.Time
+
+	unsure bool // an earlier attempt may have been applied before this one
 }
 
 // Pauses between rounds: when each node was asked and none could do it.
@@ -63,6 +67,9 @@ const slowMin = time.Second
 // the rules of the package: it is what all other calls are made of, and the way
 // to routes that have no method of their own. Its error is an *Error.
 func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+	if r.Repeat == RepeatKeyed && r.Key == "" {
+		r.Key = newKey()
+	}
 	ans, err := c.do(ctx, &r)
 	if err != nil {
 		return nil, err
@@ -81,6 +88,10 @@ func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 			return nil, ended(ctx, last)
 		}
 		n := c.nodes.pick(tried)
+		if n == nil && r.auto && !unknown && last.Code == ErrFeatureLevel {
+			r, tried = c.withoutKey(r), tried[:0]
+			n = c.nodes.pick(nil)
+		}
 		if n == nil { // a whole round failed
 			pause := c.pause(round, last)
 			if c.now().Add(pause).Sub(began) > c.opts.retryFor {
@@ -97,12 +108,16 @@ func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 		ans, err := c.attempt(ctx, n, r)
 		if err == nil {
 			c.nodes.well(n)
+			ans.unsure = unknown && r.Repeat != RepeatKeyed
 			if attempts > 1 {
 				c.log.Debug("request went well after retries", "path", r.Path, "node", n.addr, "attempts", attempts, "took", c.now().Sub(began))
 			}
 			return ans, nil
 		}
 		again := c.judge(ctx, n, sent, r, err)
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			err.Applied = NotApplied // whatever was said: state never changes by one
+		}
 		unknown = unknown || err.Applied == Unknown
 		if unknown && !(r.Repeat == RepeatKeyed && decided(err)) {
 			err.Applied = Unknown
@@ -115,6 +130,26 @@ func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 		tried = append(tried, n)
 	}
 }
+
+// withoutKey returns a request without the key that the client gave it. A cluster of
+// which a member has never been started, or is older, knows no keys, and is to work
+// all the same.
+func (c *Client) withoutKey(r *Request) *Request {
+	c.keyless.Store(c.now().Add(keylessFor).UnixNano())
+	bare := *r
+	bare.Key, bare.Repeat, bare.auto = "", r.bare, false
+	if bare.Query.Has(attemptID) {
+		bare.Query = maps.Clone(r.Query)
+		bare.Query.Del(attemptID)
+	}
+	return &bare
+}
+
+// keylessFor is how long no keys are tried after no node knew them.
+const keylessFor = time.Second
+
+// known tells whether the servers know keys and attempt ids, as far as is known.
+func (c *Client) known() bool { return c.now().UnixNano() >= c.keyless.Load() }
 
 // judge notes what an error says of its node, and tells whether the request may
 // be sent again.
@@ -130,9 +165,12 @@ func (c *Client) judge(ctx context.Context, n *node, sent time.Time, r *Request,
 	case err.Code == ErrOverloaded, err.Code == ErrRateLimited:
 		c.nodes.busy(n, err.RetryAfter)
 		again = true
-	case err.Code == ErrNotFresh:
+	case err.Code == ErrNotFresh, err.Code == ErrRequestTimeout:
 		again = true
-	case err.Code == ErrFeatureLevel, err.Code == ErrNotEnoughReplicas:
+	case err.Code == ErrFeatureLevel:
+		c.nodes.well(n)
+		again = true // a node that has just started knows the others' levels last
+	case err.Code == ErrNotEnoughReplicas:
 		c.nodes.well(n) // the cluster's state, on every node
 	case err.Status == http.StatusServiceUnavailable, err.Status == http.StatusGatewayTimeout:
 		rest = c.nodes.failed(n, sent) // no leader, leaving, loading; cut off from the leader

@@ -24,10 +24,16 @@ func TestRetryRules(t *testing.T) {
 	enqueue := func(c *Client) error { _, err := c.Enqueue(t.Context(), "q", []byte("x")); return err }
 	unkeyed := func(c *Client) error { c.opts.keys = false; return enqueue(c) }
 	ack := func(c *Client) error { _, err := c.Ack(t.Context(), "r.1.x"); return err }
+	nack := func(c *Client) error { c.opts.keys = false; _, err := c.Nack(t.Context(), "r.1.x", nil); return err }
+	nackID := func(c *Client) error { c.opts.keys = false; _, err := c.Nack(t.Context(), "D-1", nil); return err }
 	acked := answer{status: 200, body: `{"results":[{"id":"D-1","status":200}]}`}
 	look := func(c *Client) error { _, err := c.Queue(t.Context(), "q"); return err }
 	queue := answer{status: 200, body: `{"queue":"q"}`}
-	drop := func(c *Client) error { _, err := c.DeleteQueue(t.Context(), "q", false); return err }
+	drop := func(c *Client) error {
+		c.opts.keys = false
+		_, err := c.DeleteQueue(t.Context(), "q", false)
+		return err
+	}
 
 	noLeader := problemOf(503, ErrNoLeader, NotApplied, true)
 	timeout := problemOf(504, ErrCommitTimeout, Unknown, true)
@@ -45,6 +51,7 @@ func TestRetryRules(t *testing.T) {
 		{"overloaded", unkeyed, []answer{problemOf(503, ErrOverloaded, NotApplied, true), created}, []int{0, 1}, "", ""},
 		{"rate limited", unkeyed, []answer{problemOf(429, ErrRateLimited, NotApplied, true), created}, []int{0, 1}, "", ""},
 		{"not fresh", look, []answer{problemOf(503, ErrNotFresh, NotApplied, true), queue}, []int{0, 1}, "", ""},
+		{"slow to arrive", unkeyed, []answer{problemOf(408, ErrRequestTimeout, NotApplied, true), created}, []int{0, 1}, "", ""},
 		{"full is the caller's to know", enqueue, []answer{problemOf(429, ErrQueueFull, NotApplied, true)}, []int{0}, ErrQueueFull, NotApplied},
 		{"memory too", enqueue, []answer{problemOf(507, ErrMemoryLimit, NotApplied, true)}, []int{0}, ErrMemoryLimit, NotApplied},
 		{"replicas too", enqueue, []answer{problemOf(503, ErrNotEnoughReplicas, NotApplied, true)}, []int{0}, ErrNotEnoughReplicas, NotApplied},
@@ -57,7 +64,11 @@ func TestRetryRules(t *testing.T) {
 		{"hang-up without a key", unkeyed, []answer{hangUp, created}, []int{0}, ErrNoAnswer, Unknown},
 		{"a second delete might hit another queue", drop, []answer{hangUp, {status: 200, body: `{"queue":"q","deleted":1}`}}, []int{0}, ErrNoAnswer, Unknown},
 		{"an ack is done once anyway", ack, []answer{hangUp, acked}, []int{0, 1}, "", ""},
+		{"a nack by receipt too", nack, []answer{hangUp, acked}, []int{0, 1}, "", ""},
+		{"but its refusal is open then", nack, []answer{hangUp, {status: 207, body: `{"results":[{"id":"D-1","status":409,"code":"lease_lost","detail":"x"}]}`}}, nil, ErrLeaseLost, Unknown},
+		{"a nack by id hits whoever has the job", nackID, []answer{hangUp, acked}, []int{0}, ErrNoAnswer, Unknown},
 		{"a read", look, []answer{hangUp, timeout, queue}, []int{0, 1, 2}, "", ""},
+		{"a read changes nothing", look, []answer{hangUp}, nil, ErrNoAnswer, NotApplied},
 		{"a proxy's 502", look, []answer{{status: 502, body: "<html>"}, queue}, []int{0, 1}, "", ""},
 		{"a proxy's 502 leaves it open", unkeyed, []answer{{status: 502, body: "<html>"}, created}, []int{0}, ErrBadAnswer, Unknown},
 		{"not raftq", unkeyed, []answer{{status: 404, body: "404 page not found"}, created}, []int{0}, ErrBadAnswer, NotApplied},
@@ -98,7 +109,7 @@ func TestAttemptsAreAlike(t *testing.T) {
 			_, err := c.Enqueue(ctx, "q", []byte("x"), Delay(time.Second))
 			return err
 		},
-		"nack": func(ctx context.Context, c *Client) error { _, err := c.Nack(ctx, "r.1.x", nil); return err },
+		"nack by id": func(ctx context.Context, c *Client) error { _, err := c.Nack(ctx, "D-1", nil); return err },
 		"batch": func(ctx context.Context, c *Client) error {
 			_, err := c.EnqueueBatch(ctx, "q", []NewJob{{Body: []byte("x")}})
 			return err
@@ -157,6 +168,19 @@ func TestKeys(t *testing.T) {
 	}
 	if keys[0] == keys[1] || keys[1] == keys[2] || len(keys[0]) < 20 || !slices.Equal(keys[3:], []string{"mine", "", "mine"}) {
 		t.Error(keys)
+	}
+}
+
+// A request of the caller's own that is to be repeated under a key gets one.
+func TestDoMakesKeys(t *testing.T) {
+	f := startFakes(t, 2, hangUp, created)
+	r := Request{Method: "POST", Path: "/v1/queues/q/enqueue", Repeat: RepeatKeyed}
+	if _, err := fakeClient(t, f).Do(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	got := f.requests()
+	if k := got[0].header.Get("Idempotency-Key"); k == "" || k != got[1].header.Get("Idempotency-Key") || r.Key != "" {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -235,19 +259,33 @@ func TestContextEnds(t *testing.T) {
 func TestHungNode(t *testing.T) {
 	f := startFakes(t, 2, hang, created)
 	c := fakeClient(t, f, WithAttemptTimeout(30*time.Second))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	began := time.Now()
 	if _, err := c.Enqueue(ctx, "q", nil); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(began); d < slowMin || d > 2500*time.Millisecond {
+	if d := time.Since(began); d < slowMin || d > 3500*time.Millisecond {
 		t.Errorf("took %v", d)
 	}
 	if _, err := c.Enqueue(ctx, "q", nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.asked(); !slices.Equal(got, []int{0, 1, 1}) {
+		t.Error(got)
+	}
+	// So it is when the call could not be made elsewhere.
+	f = startFakes(t, 2, hang, created)
+	c = fakeClient(t, f, WithoutKeys())
+	brief, cancel := context.WithTimeout(t.Context(), slowMin+100*time.Millisecond)
+	defer cancel()
+	if _, err := c.Enqueue(brief, "q", nil); !errors.Is(err, ErrNoAnswer) {
+		t.Error(err)
+	}
+	if _, err := c.Enqueue(ctx, "q", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.asked(); !slices.Equal(got, []int{0, 1}) {
 		t.Error(got)
 	}
 }
@@ -293,6 +331,67 @@ func TestAnswerIsBounded(t *testing.T) {
 	f := startFakes(t, 1, answer{do: long})
 	c := fakeClient(t, f, WithRetryFor(0))
 	if _, err := c.Queue(t.Context(), "q"); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "more than") {
+		t.Error(err)
+	}
+}
+
+// A cluster that knows no keys yet takes what needs none, and is asked again later
+// whether it does.
+func TestKeysNotKnown(t *testing.T) {
+	old := problemOf(503, ErrFeatureLevel, NotApplied, true)
+	f := startFakes(t, 2, old, old, created, created, hangUp)
+	c := fakeClient(t, f)
+	for range 2 {
+		if _, err := c.Enqueue(t.Context(), "q", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e *Error
+	if _, err := c.Enqueue(t.Context(), "q", nil); !errors.As(err, &e) || e.Applied != Unknown || e.Attempts != 1 {
+		t.Errorf("without a key it is not repeated: %v", err)
+	}
+	var keyed []bool
+	for _, s := range f.requests() {
+		keyed = append(keyed, s.header.Get("Idempotency-Key") != "")
+	}
+	if !slices.Equal(keyed, []bool{true, true, false, false, false}) {
+		t.Error(keyed)
+	}
+	c.keyless.Store(0)
+	if !c.known() {
+		t.Error("no keys any more")
+	}
+
+	f = startFakes(t, 2, old, old, answer{status: 200, body: frames("{}", "")})
+	if jobs, err := fakeClient(t, f).Dequeue(t.Context(), "q", Max(3)); err != nil || len(jobs) != 1 {
+		t.Error(jobs, err)
+	}
+	if q := f.requests()[2].query; strings.Contains(q, "attempt_id") || !strings.Contains(q, "max=3") {
+		t.Error(q)
+	}
+	// What may have been applied under a key is not sent without it, nor is a key
+	// of the caller's taken away.
+	f = startFakes(t, 2, hangUp, old)
+	if _, err := fakeClient(t, f).Enqueue(t.Context(), "q", nil); !errors.Is(err, ErrFeatureLevel) || !errors.As(err, &e) || e.Applied != Unknown {
+		t.Error(err)
+	}
+	for _, s := range f.requests() {
+		if s.header.Get("Idempotency-Key") == "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	f = startFakes(t, 2, old)
+	if _, err := fakeClient(t, f).Enqueue(t.Context(), "q", nil, IdempotencyKey("k")); !errors.Is(err, ErrFeatureLevel) || !errors.As(err, &e) || e.Applied != NotApplied {
+		t.Error(err)
+	}
+	for _, s := range f.requests() {
+		if s.header.Get("Idempotency-Key") != "k" {
+			t.Errorf("%+v", s)
+		}
+	}
+	// A node that does not know yet what the others are is not the last word.
+	f = startFakes(t, 2, old, created)
+	if _, err := fakeClient(t, f).Enqueue(t.Context(), "q", nil); err != nil || f.requests()[1].header.Get("Idempotency-Key") == "" {
 		t.Error(err)
 	}
 }

@@ -33,10 +33,10 @@ type itemResult struct {
 }
 
 // error is a refused item's.
-func (r *itemResult) error(ans *Answer) *Error {
+func (r *itemResult) error(node string) *Error {
 	e := &Error{
 		Code: r.Code, Status: r.Status, Detail: r.Detail, Applied: NotApplied, Retryable: r.Retryable || retryable(r.Status),
-		RetryAfter: time.Duration(r.RetryAfterMs) * time.Millisecond, Node: ans.Node, Attempts: 1,
+		RetryAfter: time.Duration(r.RetryAfterMs) * time.Millisecond, Node: node, Attempts: 1,
 	}
 	if e.Code == "" {
 		e.Code = ErrBadAnswer
@@ -117,11 +117,6 @@ func cutText(s string) string {
 	}
 	return s
 }
-
-// sure tells whether doing it a second time is answered as the first: an ack finds
-// the job acked, an extend extends it again. All others find a receipt worthless by
-// then, or the next holder's job when it is named by id.
-func (v Verb) sure() bool { return v == VerbAck || v == VerbExtend }
 
 // Ack says that a job is done. Ref is its receipt.
 func (c *Client) Ack(ctx context.Context, ref string, opts ...WriteOption) (Settled, error) {
@@ -234,25 +229,21 @@ func (c *Client) settleItems(ctx context.Context, o *call, verb Verb, items []it
 	return got.results(ans, len(items))
 }
 
-// settleRequest makes the request of settlements.
+// settleRequest makes the request of settlements. What names a job by its receipt is
+// safe to repeat, and so are acks and extends by id; others by id might hit whoever
+// has the job by then.
 func (c *Client) settleRequest(ctx context.Context, o *call, verb Verb, items []item) (*Request, error) {
-	repeat, key := RepeatAlways, false
+	repeat := RepeatAlways
 	for i := range items {
 		v := verb
 		if verb == verbMixed {
 			v = items[i].Op
 		}
-		if !v.sure() {
-			key = true
-			if items[i].ID != "" {
-				repeat = RepeatKeyed
-			}
+		if items[i].ID != "" && v != VerbAck && v != VerbExtend {
+			repeat = RepeatKeyed
 		}
 	}
 	r := c.begin(ctx, o, http.MethodPost, "/v1/"+string(verb), repeat)
-	if key && r.Key == "" && c.opts.keys {
-		r.Key, r.Repeat = newKey(), RepeatKeyed // not for its effect, but for its answer
-	}
 	return r, r.jsonBody(struct {
 		Items []item `json:"items"`
 	}{items})
@@ -263,6 +254,8 @@ type settleAnswer struct {
 	Results []itemResult `json:"results"`
 }
 
+// results sorts what became of n items. A refusal after an attempt whose answer got
+// lost may be because of that attempt: then its error says Unknown.
 func (a *settleAnswer) results(ans *Answer, n int) ([]Settled, *BatchError, error) {
 	if len(a.Results) != n {
 		return nil, nil, notUnderstood(ans, fmt.Errorf("%d results for %d items", len(a.Results), n))
@@ -273,7 +266,11 @@ func (a *settleAnswer) results(ans *Answer, n int) ([]Settled, *BatchError, erro
 	for i := range a.Results {
 		res := &a.Results[i]
 		if res.Status >= 300 {
-			failed.add(i, res.ID, res.error(ans))
+			err := res.error(ans.Node)
+			if ans.unsure {
+				err.Applied = Unknown
+			}
+			failed.add(i, res.ID, err)
 			continue
 		}
 		all[i] = res.Settled

@@ -83,8 +83,7 @@ func (s *settler) next(timer *time.Timer) (settling, bool) {
 	}
 }
 
-// send settles jobs by one request, made again under the same key however long it
-// takes, within reason.
+// send settles jobs by one request, made again however long it takes, within reason.
 func (s *settler) send(verb Verb, list []settling) {
 	r, c := s.r, s.r.k.c
 	defer r.stats.settling.Add(-int64(len(list)))
@@ -100,15 +99,17 @@ func (s *settler) send(verb Verb, list []settling) {
 	r.leases.mu.Unlock()
 	o := call{consistency: r.k.opts.consistency}
 	req, err := c.settleRequest(r.settling, &o, verb, items)
+	unsure := false // a try may have been applied
 	for tries := 0; err == nil; tries++ {
 		var all []Settled
 		var failed *BatchError
-		if all, failed, err = s.try(req, len(items)); err == nil {
+		if all, failed, err = s.try(req, len(items), unsure); err == nil {
 			s.count(verb, list, all, failed)
 			return
 		}
 		var e *Error
 		errors.As(err, &e)
+		unsure = unsure || e.Applied == Unknown
 		r.stats.failures.Add(1)
 		c.log.Warn("jobs are not settled yet", "consumer", r.k.name, "as", verb, "jobs", len(list), "error", err)
 		if !lasting(e) && c.now().Before(last.Add(settleAfter)) && sleep(r.settling, c.pause(tries, e)) {
@@ -119,20 +120,30 @@ func (s *settler) send(verb Verb, list []settling) {
 	c.log.Error("jobs were not settled", "consumer", r.k.name, "as", verb, "jobs", len(list), "error", err)
 }
 
-func (s *settler) try(req *Request, n int) ([]Settled, *BatchError, error) {
+func (s *settler) try(req *Request, n int, unsure bool) ([]Settled, *BatchError, error) {
 	var o call
 	var got settleAnswer
 	ans, err := s.r.k.c.send(s.r.settling, &o, req, &got)
 	if err != nil {
 		return nil, nil, err
 	}
+	ans.unsure = ans.unsure || unsure
 	return got.results(ans, n)
 }
 
 // count counts what became of jobs.
 func (s *settler) count(verb Verb, list []settling, all []Settled, failed *BatchError) {
 	stats := s.r.stats
-	done := uint64(len(list) - len(failed.Items))
+	done := uint64(len(list))
+	for _, f := range failed.Items {
+		if verb != VerbAck && f.Err.Applied == Unknown {
+			continue // a receipt is worth nothing once it was used: by a try without an answer
+		}
+		done--
+		stats.leaseLost.Add(1)
+		job := list[f.Index].h.job
+		s.r.k.c.log.Warn("a job was not settled", "consumer", s.r.k.name, "as", verb, "queue", job.Queue, "job", job.ID, "error", f.Err)
+	}
 	switch verb {
 	case VerbAck:
 		stats.acked.Add(done)
@@ -147,10 +158,5 @@ func (s *settler) count(verb Verb, list []settling, all []Settled, failed *Batch
 		if all[i].Late {
 			stats.late.Add(1)
 		}
-	}
-	for _, f := range failed.Items {
-		job := list[f.Index].h.job
-		stats.leaseLost.Add(1)
-		s.r.k.c.log.Warn("a job was not settled", "consumer", s.r.k.name, "as", verb, "queue", job.Queue, "job", job.ID, "error", f.Err)
 	}
 }

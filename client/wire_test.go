@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,20 +29,21 @@ func frames(parts ...string) string {
 
 const results1 = `{"results":[{"id":"D-1","status":200}]}`
 
-// Each call is one request of the interface.
-func TestRequests(t *testing.T) {
-	ctx := t.Context()
+// wireCase is a call and the request that it is.
+type wireCase struct {
+	name   string
+	call   func(*Client) error
+	answer string
+	method string
+	path   string
+	query  string // without timeout and attempt_id
+	body   string
+	typ    string
+}
+
+func wireCases(ctx context.Context) []wireCase {
 	at := time.Date(2030, 1, 31, 12, 0, 0, 5e6, time.FixedZone("x", 3600))
-	for _, tc := range []struct {
-		name   string
-		call   func(*Client) error
-		answer string
-		method string
-		path   string
-		query  string // without timeout and attempt_id
-		body   string
-		typ    string
-	}{
+	return []wireCase{
 		{"enqueue", func(c *Client) error { _, err := c.Enqueue(ctx, "a/b c", []byte("\x00x")); return err }, created.body,
 			"POST", "/v1/queues/a%2Fb%20c/enqueue", "", "\x00x", typeBytes},
 		{"dots", func(c *Client) error { _, err := c.Enqueue(ctx, "..", nil); return err }, created.body,
@@ -93,8 +96,80 @@ func TestRequests(t *testing.T) {
 		{"delete queue", func(c *Client) error { _, err := c.DeleteQueue(ctx, "q", true); return err }, `{"queue":"q","deleted":3}`, "DELETE", "/v1/queues/q", "force=true", "", ""},
 		{"job", func(c *Client) error { _, err := c.Job(ctx, "D-1"); return err }, `{"id":"D-1","queue":"q","body":"x"}`, "GET", "/v1/jobs/D-1", "", "", ""},
 		{"fate", func(c *Client) error { _, err := c.Fate(ctx, "a.1.2"); return err }, `{"batch":"a.1.2","fate":"lost"}`, "GET", "/v1/log/fate", "batch=a.1.2", "", ""},
+		{"settle mixed", func(c *Client) error {
+			_, err := c.Settle(ctx, []Settlement{{Verb: VerbAck, Ref: "a.1.x"}, {Verb: VerbNack, Ref: "b.1.x", Delay: -1, Error: "e"}, {Verb: VerbExtend, Ref: "D-1", Lease: time.Second}})
+			return err
+		}, `{"results":[{"status":200},{"status":200},{"status":200}]}`, "POST", "/v1/settle", "",
+			`{"items":[{"op":"ack","receipt":"a.1.x"},{"op":"nack","receipt":"b.1.x","delay":"0","error":"e"},{"op":"extend","id":"D-1","lease":"1000ms"}]}`, typeJSON},
+		{"tx", func(c *Client) error {
+			_, err := c.Tx(ctx, []TxOp{Settlement{Verb: VerbAck, Ref: "a.1.x"}, NewJob{Queue: "next", Body: []byte("\xff"), Options: []JobOption{Priority(9), Delay(time.Second)}}, NewJob{Queue: "n"}})
+			return err
+		}, `{"results":[{"status":200},{"status":201},{"status":201}]}`, "POST", "/v1/tx", "",
+			`{"items":[{"op":"ack","receipt":"a.1.x"},{"body_base64":"/w==","delay":"1000ms","op":"enqueue","priority":9,"queue":"next"},{"body_base64":"","op":"enqueue","queue":"n"}]}`, typeJSON},
+		{"delete job", func(c *Client) error { return c.DeleteJob(ctx, "D-1") }, `{}`, "DELETE", "/v1/jobs/D-1", "", "", ""},
+		{"requeue", func(c *Client) error { return c.Requeue(ctx, "D-1") }, `{}`, "POST", "/v1/jobs/D-1/requeue", "", "", ""},
+		{"hold", func(c *Client) error { return c.Hold(ctx, "D-1") }, `{}`, "POST", "/v1/jobs/D-1/hold", "", "", ""},
+		{"cancel", func(c *Client) error { return c.Cancel(ctx, "D-1") }, `{}`, "POST", "/v1/jobs/D-1/cancel", "", "", ""},
+		{"wait for a job", func(c *Client) error { _, err := c.JobWait(ctx, "D-1"); return err }, `{"id":"D-1","state":"done"}`, "GET", "/v1/jobs/D-1/wait", "for=done", "", ""},
+		{"configure", func(c *Client) error {
+			_, err := c.Configure(ctx, "q", QueueConfig{
+				Lease: new(time.Minute), TTL: new(time.Hour), Delay: new(time.Second), MaxFailures: new(0), DeadLetter: new("d"), DeadTTL: new(time.Hour), BackoffMin: new(time.Second), BackoffMax: new(time.Minute),
+				MaxLen: new(9), MaxBytes: new(int64(10)), Overflow: new(OverflowDropOldest), Aging: new(time.Hour), GroupLimit: new(2), Fair: new(true), Consistency: new(Fast),
+			})
+			return err
+		}, `{"queue":"q","version":7}`, "PUT", "/v1/queues/q", "",
+			`{"lease":"60000ms","ttl":"3600000ms","delay":"1000ms","max_failures":0,"dead_letter":"d","dead_ttl":"3600000ms","backoff":{"min":"1000ms","max":"60000ms"},` +
+				`"max_len":9,"max_bytes":10,"overflow":"drop_oldest","aging":"3600000ms","group_limit":2,"fair":true,"consistency":"fast"}`, typeJSON},
+		{"tune to defaults", func(c *Client) error {
+			_, err := c.Tune(ctx, "q", QueueConfig{Lease: new(time.Duration(0)), DeadLetter: new(""), BackoffMin: new(time.Duration(0)), BackoffMax: new(time.Duration(0)), Consistency: new(Consistency("")), MaxLen: new(0)}, IfMatch(7))
+			return err
+		}, `{"queue":"q","version":8}`, "PATCH", "/v1/queues/q", "", `{"lease":null,"dead_letter":null,"backoff":null,"max_len":0,"consistency":null}`, typeJSON},
+		{"pause", func(c *Client) error { return c.Pause(ctx, "q", Paused{In: true, Until: at}) }, `{}`, "PUT", "/v1/queues/q/pause", "", `{"in":true,"out":false,"until":"2030-01-31T12:00:00.005+01:00"}`, typeJSON},
+		{"purge", func(c *Client) error { _, err := c.Purge(ctx, "q", []State{Ready, Dead}); return err }, `{"queue":"q","purged":7}`, "DELETE", "/v1/queues/q/jobs", "state=ready%2Cdead", "", ""},
+		{"redrive", func(c *Client) error {
+			_, err := c.Redrive(ctx, "q", RedriveFilter{Reason: "rejected", Max: 5, To: "r"})
+			return err
+		}, `{"queue":"q","redriven":5}`,
+			"POST", "/v1/queues/q/redrive", "", `{"max":5,"reason":"rejected","to":"r"}`, typeJSON},
+		{"redrive all", func(c *Client) error { _, err := c.Redrive(ctx, "q", RedriveFilter{}); return err }, `{"queue":"q","redriven":5}`, "POST", "/v1/queues/q/redrive", "", `{}`, typeJSON},
+		{"queues", func(c *Client) error {
+			_, err := all(c.Queues(ctx, QueueFilter{Prefix: "m", MinLen: 1, MaxLen: new(0)}, Fast))
+			return err
+		}, `{"queues":[]}`,
+			"GET", "/v1/queues", "consistency=fast&limit=200&max_len=0&min_len=1&prefix=m", "", ""},
+		{"jobs", func(c *Client) error {
+			_, err := all(c.Jobs(ctx, "q", JobFilter{States: []State{Ready}, Newest: true}))
+			return err
+		}, `{"jobs":[]}`,
+			"GET", "/v1/queues/q/jobs", "limit=200&order=desc&state=ready", "", ""},
+		{"consumer", func(c *Client) error { _, err := all(c.ConsumerJobs(ctx, "w/1")); return err }, `{"jobs":[]}`, "GET", "/v1/consumers/w%2F1", "limit=200", "", ""},
+		{"release consumer", func(c *Client) error { _, err := c.ReleaseConsumer(ctx, "w/1"); return err }, `{"consumer":"w/1","released":2}`, "DELETE", "/v1/consumers/w%2F1", "", "", ""},
+		{"add a member", func(c *Client) error {
+			got, err := c.AddMember(ctx, NewMember{Name: "n4", Peer: "http://h4:9080", Learner: true, Replace: true})
+			if got.Member.Name != "n4" || len(got.Members) != 1 {
+				return fmt.Errorf("%+v, %w", got, err)
+			}
+			return err
+		}, `{"member":{"id":"1","name":"n4","role":"learner","peer":"p"},"already":false,"index":7,"cluster_id":"c","members":[{"name":"n4"}]}`,
+			"POST", "/v1/cluster/members", "", `{"name":"n4","peer":"http://h4:9080","replace":true,"role":"learner"}`, typeJSON},
+		{"remove a member", func(c *Client) error { _, err := c.RemoveMember(ctx, "n 4"); return err }, `{}`, "DELETE", "/v1/cluster/members/n%204", "", "", ""},
+		{"promote a member", func(c *Client) error { _, err := c.PromoteMember(ctx, "n4"); return err }, `{}`, "POST", "/v1/cluster/members/n4/promote", "", "", ""},
+		{"transfer", func(c *Client) error {
+			leader, err := c.TransferLeader(ctx, "n2")
+			if leader != "n2" {
+				return fmt.Errorf("%q, %w", leader, err)
+			}
+			return err
+		}, `{"leader":"n2"}`, "POST", "/v1/cluster/transfer-leader", "", `{"to":"n2"}`, typeJSON},
+		{"drain", func(c *Client) error { return c.Drain(ctx, "n2") }, `{}`, "POST", "/v1/cluster/drain", "", `{"node":"n2","undo":false}`, typeJSON},
+		{"undrain", func(c *Client) error { return c.Undrain(ctx, "n2") }, `{}`, "POST", "/v1/cluster/drain", "", `{"node":"n2","undo":true}`, typeJSON},
 		{"cluster", func(c *Client) error { _, err := c.Cluster(ctx); return err }, `{}`, "GET", "/v1/cluster", "", "", ""},
-	} {
+	}
+}
+
+// Each call is one request of the interface.
+func TestRequests(t *testing.T) {
+	for _, tc := range wireCases(t.Context()) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := startFakes(t, 1, answer{status: 200, body: tc.answer})
 			if err := tc.call(fakeClient(t, f, WithUserAgent("me/2"), WithToken("tok"))); err != nil {
@@ -114,6 +189,120 @@ func TestRequests(t *testing.T) {
 				t.Errorf("%v", got.header)
 			}
 		})
+	}
+}
+
+// all collects what an iterator gives, until an error.
+func all[T any](list iter.Seq2[T, error]) (items []T, err error) {
+	for item, err := range list {
+		if err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// A list is asked for page by page, no further than it is used, and ends at an error.
+func TestPages(t *testing.T) {
+	page := func(next string, names ...string) answer {
+		var list []string
+		for _, n := range names {
+			list = append(list, fmt.Sprintf(`{"queue":%q,"ready":3}`, n))
+		}
+		if next != "" {
+			next = fmt.Sprintf(`,"next_cursor":%q`, next)
+		}
+		return answer{status: 200, body: `{"queues":[` + strings.Join(list, ",") + `]` + next + `}`}
+	}
+	f := startFakes(t, 1, page("x/1", "a", "b"), page("y"), page("", "c"))
+	got, err := all(fakeClient(t, f).Queues(t.Context(), QueueFilter{}))
+	if err != nil || len(got) != 3 || got[0].Queue != "a" || got[2].Queue != "c" || got[2].Ready != 3 {
+		t.Errorf("%+v %v", got, err)
+	}
+	for i, want := range []string{"", "x/1", "y"} {
+		if q := mustURL("/?" + f.requests()[i].query).Query(); q.Get("cursor") != want {
+			t.Errorf("page %d: %v", i, q)
+		}
+	}
+	f = startFakes(t, 1, page("x", "a", "b"), page("", "c"))
+	for range fakeClient(t, f).Queues(t.Context(), QueueFilter{}) {
+		break
+	}
+	if n := len(f.requests()); n != 1 {
+		t.Errorf("%d pages were asked for", n)
+	}
+	f = startFakes(t, 1, page("x", "a"), problemOf(422, ErrInvalidOption, NotApplied, false))
+	got, err = all(fakeClient(t, f).Queues(t.Context(), QueueFilter{}))
+	if len(got) != 1 || !errors.Is(err, ErrInvalidOption) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// A queue's configuration is read as it was written.
+func TestConfigRoundTrip(t *testing.T) {
+	const wire = `{"lease":"1m","ttl":null,"delay":"1d2h","max_failures":20,"dead_letter":"d","dead_ttl":"14d","backoff":{"min":"1s","max":"5m"},"max_len":0,"max_bytes":5,"overflow":"reject","aging":null,"group_limit":1,"fair":true,"consistency":null}`
+	var q QueueConfig
+	if err := json.Unmarshal([]byte(wire), &q); err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case q.TTL != nil || q.Aging != nil || q.Consistency != nil:
+		t.Errorf("null is something: %+v", q)
+	case *q.Lease != time.Minute || *q.Delay != 26*time.Hour || *q.MaxFailures != 20 || *q.DeadLetter != "d" || *q.DeadTTL != 14*24*time.Hour || *q.BackoffMin != time.Second ||
+		*q.BackoffMax != 5*time.Minute || *q.MaxLen != 0 || *q.MaxBytes != 5 || *q.Overflow != OverflowReject || *q.GroupLimit != 1 || !*q.Fair:
+		t.Errorf("%+v", q)
+	}
+	b, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again QueueConfig
+	if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(q, again) {
+		t.Errorf("%s: %+v, want %+v; %v", b, again, q, err)
+	}
+	for _, bad := range []string{`{"lease":5}`, `{"lease":"x"}`, `{"lease":"xd"}`, `{"lease":"1d5"}`} {
+		if err := json.Unmarshal([]byte(bad), &q); err == nil {
+			t.Errorf("%s is read as %v", bad, *q.Lease)
+		}
+	}
+}
+
+// A list that is done whole or not at all says which parts were the reason.
+func TestAborted(t *testing.T) {
+	f := startFakes(t, 1, answer{status: 409, body: `{"title":"T","status":409,"detail":"D","code":"aborted","retryable":false,"applied":"no","results":[` +
+		`{"status":409,"code":"aborted","detail":"x"},{"id":"D-2","status":409,"code":"lease_lost","detail":"The lease is lost"},{"id":"D-9","status":409,"code":"not_unique","detail":"x"}]}`})
+	_, err := fakeClient(t, f).Tx(t.Context(), []TxOp{NewJob{Queue: "q"}, Settlement{Verb: VerbAck, Ref: "D-2.1.x"}, NewJob{Queue: "q"}})
+	var e *Error
+	if !errors.As(err, &e) || e.Code != ErrAborted || e.Applied != NotApplied || len(e.Items) != 2 || e.Items[0].Index != 1 || e.Items[0].ID != "D-2" || e.Items[1].Index != 2 {
+		t.Fatalf("%+v", e)
+	}
+	if !errors.Is(err, ErrAborted) || !errors.Is(err, ErrLeaseLost) || !errors.Is(err, ErrNotUnique) || errors.Is(err, ErrQueueFull) {
+		t.Error(err)
+	}
+}
+
+// A sweep that had no time for all says so.
+func TestSweepWithoutEnd(t *testing.T) {
+	f := startFakes(t, 1, answer{status: 200, body: `{"queue":"q","purged":20000,"more":true}`})
+	n, err := fakeClient(t, f).Purge(t.Context(), "q", nil)
+	if n != 20000 || !errors.Is(err, ErrCommitTimeout) || !strings.Contains(f.requests()[0].query, "timeout=55000ms") {
+		t.Errorf("%d %v", n, err)
+	}
+}
+
+// Waiting for a job goes on until it is done, or the caller's time is over.
+func TestJobWait(t *testing.T) {
+	f := startFakes(t, 1, answer{status: 204}, answer{status: 204}, answer{status: 200, body: `{"id":"D-1","state":"dead","dead_reason":"rejected","last_error":"e"}`})
+	got, err := fakeClient(t, f).JobWait(t.Context(), "D-1")
+	if err != nil || got != (Ending{"D-1", EndDead, "rejected", "e"}) || len(f.requests()) != 3 {
+		t.Errorf("%+v %v", got, err)
+	}
+	f = startFakes(t, 1, hang)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := fakeClient(t, f).JobWait(ctx, "D-1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 
@@ -179,23 +368,21 @@ func TestLongWait(t *testing.T) {
 	}
 }
 
-// A wait ends before the caller's deadline, with no job and no error.
+// A wait ends before the caller's deadline, with no job and no error, and no node is
+// left while it does what it was asked.
 func TestWaitEndsInTime(t *testing.T) {
-	var asked string
-	f := startFakes(t, 1, answer{do: func(w http.ResponseWriter, r *http.Request) {
-		asked = r.URL.Query().Get("wait")
-		d, err := time.ParseDuration(asked)
-		if err == nil {
-			time.Sleep(d) // as a node does
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(t, time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 9*time.Second)
+		defer cancel()
+		jobs, err := q.client().Dequeue(ctx, "q", Wait(time.Minute), Max(1))
+		if err != nil || len(jobs) != 0 || ctx.Err() != nil {
+			t.Error(jobs, err, ctx.Err())
 		}
-		w.WriteHeader(204)
-	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	jobs, err := fakeClient(t, f).Dequeue(ctx, "q", Wait(time.Minute))
-	if err != nil || len(jobs) != 0 || ctx.Err() != nil || len(f.requests()) > 3 {
-		t.Errorf("%v %v, asked %q, %d requests", jobs, err, asked, len(f.requests()))
-	}
+		if len(q.polls) != 1 || q.polls[0].Get("wait") != "8900ms" {
+			t.Error(q.polls)
+		}
+	})
 }
 
 // Items that fail are told by place, id and code; the others are done.
