@@ -49,7 +49,7 @@ The exit code is 1 when requests failed or --check found a fault.
 docs/performance.md explains each row and column. To put runs beside each other,
 such as an echo run and one of a cluster, write each with --json and give the files
 to "raftq bench render".`,
-		Example: `  raftq local &                     # a cluster on this machine, in another terminal
+		Example: `  # of raftq local, in another terminal
   E=127.0.0.1:8080,127.0.0.1:8081,127.0.0.1:8082
 
   # strong against fast, and a report to look at

@@ -34,7 +34,8 @@ func benchReportCmd() *cobra.Command {
 the standard set (enqueue, cycle, dequeue, batches, hand-off, open loop, backlog;
 strong and fast; and a bare echo server beside them), and write the results.
 Nothing is left behind but the files that were asked for.`,
-		Args: cobra.NoArgs,
+		Example: `  raftq bench report --html report.html --json report.json`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.measured < 100*time.Millisecond || p.measured > time.Minute {
 				return &exitError{exitUsage, fmt.Errorf("duration: %v is not within 100ms to 1m", p.measured)}

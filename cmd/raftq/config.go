@@ -16,7 +16,8 @@ import (
 
 const envPrefix = "RAFTQ_"
 
-// notServe are variables with our prefix that other commands read.
+// notServe are variables with our prefix that other commands read; those that
+// work sets are none of serve's either.
 var notServe = []string{"endpoints"}
 
 // configKey is the flag that names the file; it cannot stand in the file.
@@ -27,61 +28,85 @@ const configKey = "config"
 // YAML file, else the flag's default. What no flag is named after is an error
 // that says where it stands.
 func loadSettings(fs *pflag.FlagSet, environ []string) (map[string]string, error) {
+	settings, _, err := settingsAndOrigins(fs, environ)
+	return settings, err
+}
+
+// originDefault is the origin of a setting that nobody gave.
+const originDefault = "default"
+
+// settingsAndOrigins is loadSettings, and says where each value comes from: the
+// flag, the variable or the file by name, or originDefault.
+func settingsAndOrigins(fs *pflag.FlagSet, environ []string) (settings, origins map[string]string, err error) {
 	vars := koanf.New(".")
 	if err := vars.Load(env.Provider(".", env.Opt{
 		Prefix:      envPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(k, v string) (string, any) {
 			key := keyOfVariable(k)
-			if slices.Contains(notServe, key) {
+			if slices.Contains(notServe, key) || isWorkVariable(k) {
 				return "", nil
 			}
 			return key, v
 		},
 	}), nil); err != nil {
-		return nil, fmt.Errorf("environment: %w", err)
+		return nil, nil, fmt.Errorf("environment: %w", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(vars.All())) {
 		if !isSetting(fs, key) {
-			return nil, fmt.Errorf("environment: unknown key %s", variableOfKey(key))
+			return nil, nil, fmt.Errorf("environment: unknown key %s", variableOfKey(key))
 		}
 	}
 
-	k := koanf.New(".")
+	k, inFile := koanf.New("."), map[string]bool{}
 	path := vars.String(configKey)
 	if fs.Changed(configKey) {
 		path = fs.Lookup(configKey).Value.String()
 	}
 	if path != "" {
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(k.All())) {
 			if !isSetting(fs, key) || key == configKey {
-				return nil, fmt.Errorf("%s: unknown key %q", path, key)
+				return nil, nil, fmt.Errorf("%s: unknown key %q", path, key)
 			}
+			inFile[key] = true
 		}
 	}
 	if err := k.Merge(vars); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := loadDisqueConf(fs, k); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	given := k.Copy() // of all but flags
 	// As text: koanf would read a flag by the name of its type.
 	asText := func(key, value string) (string, any) { return key, value }
 	if err := k.Load(posflag.ProviderWithValue(fs, ".", k, asText), nil); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	settings := map[string]string{}
+	settings, origins = map[string]string{}, map[string]string{}
 	for key, value := range k.All() {
 		text, err := settingText(value)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return nil, nil, fmt.Errorf("%s: %w", key, err)
 		}
 		settings[key] = text
+		switch {
+		case fs.Changed(key):
+			origins[key] = "--" + key
+		case vars.Exists(key):
+			origins[key] = variableOfKey(key)
+		case inFile[key]:
+			origins[key] = path
+		case given.Exists(key):
+			origins[key] = "disque-conf"
+		default:
+			origins[key] = originDefault
+		}
 	}
-	return settings, nil
+	return settings, origins, nil
 }
 
 const disqueConfKey = "disque-conf"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"raftq/client"
 	"raftq/cluster"
 )
 
@@ -39,7 +40,8 @@ func demoCmd() *cobra.Command {
 from clients on every node, kill -9 the leader in the middle, start it again, and
 say what happened. The exit code is 1 when a job was lost or doubled, or when a
 client of a node that was not killed saw an error. Nothing is left behind.`,
-		Args: cobra.NoArgs,
+		Example: `  raftq demo --jobs 5000 --duration 20s`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.nodes < 3 || p.jobs < 1 || p.duration < time.Second {
 				return &exitError{exitUsage, fmt.Errorf("need at least 3 nodes, 1 job and 1s")}
@@ -205,13 +207,14 @@ func (d *demoRun) killLeader(ctx context.Context) error {
 func (d *demoRun) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainMax)
 	defer cancel()
-	a, err := newAPI(d.cluster.Endpoints())
+	c, err := client.New(d.cluster.Endpoints())
 	if err != nil {
 		d.say("cannot look at the queue: %v", err)
 		return
 	}
+	defer c.Close()
 	for ctx.Err() == nil {
-		left, err := queueLeft(ctx, a)
+		left, err := queueLeft(ctx, c)
 		if err == nil && left == 0 && d.ledger.open() == 0 {
 			d.say("the queue is empty")
 			return

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,45 @@ func TestMain(m *testing.M) {
 	if name, value, _ := strings.Cut(beRaftq, "="); os.Getenv(name) == value {
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	endCommonNode()
+	os.Exit(code)
+}
+
+// common is a node that tests have in common, each with queues of its own. It is
+// started by the first of them.
+var common struct {
+	once    sync.Once
+	cluster *cluster.Cluster
+	dir     string
+	err     error
+}
+
+func commonNode(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	s := &common
+	s.once.Do(func() {
+		if s.dir, s.err = os.MkdirTemp("", "raftq-cmd-"); s.err != nil {
+			return
+		}
+		if s.cluster, s.err = cluster.New(cluster.Options{Binary: self(t), Env: []string{beRaftq}, Dir: s.dir, Nodes: 1}); s.err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startMax)
+		defer cancel()
+		s.err = s.cluster.Start(ctx)
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.cluster
+}
+
+func endCommonNode() {
+	if common.cluster != nil {
+		common.cluster.Close()
+	}
+	_ = os.RemoveAll(common.dir) // a directory of the system's for such
 }
 
 func self(t *testing.T) string {

@@ -15,9 +15,9 @@ const (
 
 const exitHelp = `Exit codes:
   0  done
-  1  failed
+  1  failed for a reason that is none of the others
   2  the command line or the configuration is wrong
-  3  nothing there: no job came, or the queue or job does not exist
+  3  nothing there: no job came, or the queue or job does not exist or is gone
   4  refused: the server answered with an error; doing it again will not help
   5  not done: no node could be reached, or the cluster cannot take it now; try again
   6  unknown: the answer got lost; it may have been done or not`

@@ -32,6 +32,8 @@ where it stopped. What follows "--" is handed to every node's serve.
 
 When a node ends, the others go on, and the command that starts it again is
 printed, for another terminal. A node started so is not stopped by Ctrl-C here.`,
+		Example: `  raftq local
+  raftq local --nodes 5 --data-dir ./five -- --heartbeat 50ms`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 				return &exitError{exitUsage, fmt.Errorf("unexpected %q; flags of serve stand behind --", args[0])}
@@ -56,6 +58,8 @@ printed, for another terminal. A node started so is not stopped by Ctrl-C here.`
 	f.IntVar(&o.ClientPort, "client-port", 8080, "REST of the first node; the others count up")
 	f.IntVar(&o.RespPort, "resp-port", 7711, "port of the first node for clients of Disque's protocol; counted up")
 	f.IntVar(&o.PeerPort, "peer-port", 9080, "port of the first node for the others; counted up")
+	kinds(cmd, kindNumber, "nodes", "client-port", "resp-port", "peer-port")
+	kinds(cmd, "dir", "data-dir")
 	f.SortFlags = false
 	return cmd
 }

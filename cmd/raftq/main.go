@@ -28,12 +28,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if !started { // cobra refused the command line
 		err = &exitError{code: exitUsage, err: err}
 	}
-	if msg := err.Error(); msg != "" {
-		fmt.Fprintln(stderr, "raftq: "+msg)
-	}
+	fmt.Fprint(stderr, complain(err))
 	code := exitCode(err)
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "raftq: see --help")
+		fmt.Fprintln(stderr, "hint: --help tells what there is")
 	}
 	return code
 }
@@ -53,22 +51,35 @@ fast was asked for.
 			*started = true
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // completion is ours
 	root.AddGroup(
 		&cobra.Group{ID: "server", Title: "Servers:"},
-		&cobra.Group{ID: "client", Title: "Clients:"},
+		&cobra.Group{ID: "jobs", Title: "Jobs:"},
+		&cobra.Group{ID: "queues", Title: "Queues and the cluster:"},
 	)
-	for _, c := range []*cobra.Command{serveCmd(), localCmd(), demoCmd()} {
-		c.GroupID = "server"
-		root.AddCommand(c)
+	add := func(group string, speaks bool, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+			if speaks {
+				forEachLeaf(c, clientFlags)
+			}
+		}
 	}
-	for _, c := range []*cobra.Command{enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), releaseCmd(), extendCmd(), fateCmd(), statsCmd(), clusterCmd()} {
-		c.GroupID = "client"
-		clientFlags(c)
-		root.AddCommand(c)
-	}
-	b := benchCmd()
-	b.GroupID = "client"
-	root.AddCommand(b, versionCmd())
+	add("server", false, serveCmd(), localCmd(), demoCmd(), configCmd())
+	add("jobs", true, enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), releaseCmd(), rejectCmd(), extendCmd(), settleManyCmd(), workCmd(), peekCmd(), jobCmd())
+	add("queues", true, queuesCmd(), queueCmd(), statsCmd(), pauseCmd(), resumeCmd(), purgeCmd(), redriveCmd(), consumersCmd(), fateCmd(), clusterCmd())
+	add("queues", false, benchCmd())
+	root.AddCommand(completionCmd(), versionCmd())
 	return root
+}
+
+// forEachLeaf calls f for each command that does something.
+func forEachLeaf(c *cobra.Command, f func(*cobra.Command)) {
+	if !c.HasSubCommands() {
+		f(c)
+	}
+	for _, sub := range c.Commands() {
+		forEachLeaf(sub, f)
+	}
 }

@@ -37,6 +37,12 @@ units: 250ms, 30s, 7d, 64MiB.
 
 SIGTERM and SIGINT stop gracefully: no new requests, leadership handed over,
 requests under way finished. A second signal ends at once.`,
+		Example: `  # a durable single node, for development
+  raftq serve
+
+  # with a file; what stands in the command line wins
+  printf 'name: n1\ndata-dir: ./n1\nheartbeat: 50ms\n' > raftq.yaml
+  raftq serve --config raftq.yaml --log-format json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := loadSettings(cmd.Flags(), os.Environ())

@@ -1,91 +1,124 @@
 package main
 
 import (
-	"net/url"
-	"strconv"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// queueStats is a queue as the API shows it.
-type queueStats struct {
-	Queue            string `json:"queue"`
-	Ready            int    `json:"ready"`
-	Delayed          int    `json:"delayed"`
-	Leased           int    `json:"leased"`
-	Held             int    `json:"held"`
-	Dead             int    `json:"dead"`
-	Bytes            int64  `json:"bytes"`
-	Waiters          int    `json:"waiters"`
-	OldestReadyAgeMs int64  `json:"oldest_ready_age_ms"`
-	EnqueuedTotal    uint64 `json:"enqueued_total"`
-	DeliveredTotal   uint64 `json:"delivered_total"`
-	AckedTotal       uint64 `json:"acked_total"`
+// sortings are the orders of stats, by the largest first but for the name.
+var sortings = map[string]func(a, b *queueView) int{
+	"name":   func(a, b *queueView) int { return cmp.Compare(a.Queue, b.Queue) },
+	"ready":  func(a, b *queueView) int { return cmp.Compare(b.Ready, a.Ready) },
+	"leased": func(a, b *queueView) int { return cmp.Compare(b.Leased, a.Leased) },
+	"dead":   func(a, b *queueView) int { return cmp.Compare(b.Dead, a.Dead) },
+	"bytes":  func(a, b *queueView) int { return cmp.Compare(b.Bytes, a.Bytes) },
+	"oldest": func(a, b *queueView) int { return cmp.Compare(b.OldestReadyMs, a.OldestReadyMs) },
 }
 
+var sortNames = []string{"name", "ready", "leased", "dead", "bytes", "oldest"}
+
 func statsCmd() *cobra.Command {
-	var prefix string
+	var prefix, order, every string
+	var frames int
 	cmd := &cobra.Command{
-		Use:   "stats [QUEUE]",
-		Short: "Show queues",
-		Long: `Show one queue or all of them. With -o json and no QUEUE each page of the list
-is printed as the API answered it.`,
-		Args: cobra.MaximumNArgs(1),
+		Use:   "stats [QUEUE...]",
+		Short: "Show the figures of queues, once or all the time",
+		Long: `Show the figures of queues, of all when none is named. With --watch they are shown
+again and again, with how many jobs a second come in, are handed out, are acked and fail,
+until Ctrl-C. On a terminal they are drawn in place.
+
+With -o json it is one JSON document, or with --watch one a line each time.`,
+		Example: `  raftq enqueue mail hello
+  raftq stats
+  raftq stats mail
+  raftq stats --prefix m --sort oldest
+  raftq stats --watch                     # every 2 s, until Ctrl-C
+  raftq stats mail --watch=500ms --frames 2`,
+		ValidArgsFunction: completeQueues(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			by, ok := sortings[order]
+			if !ok {
+				return &exitError{exitUsage, fmt.Errorf("sort: %q is not one of %s", order, strings.Join(sortNames, ", "))}
+			}
+			if len(args) > 0 && prefix != "" {
+				return &exitError{exitUsage, errors.New("prefix: stands for all queues that begin so; name none beside it")}
+			}
 			s, err := newSession(cmd)
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
-				var q queueStats
-				if printed, err := s.call(get(queuePath(args[0], ""), nil), &q); err != nil || printed {
-					return err
-				}
-				return printQueues(cmd, []queueStats{q})
+			defer s.Close()
+			v := &statsView{session: s, names: args, prefix: prefix, by: by}
+			if every == "" {
+				return v.once()
 			}
-			var all []queueStats
-			query := url.Values{}
-			if prefix != "" {
-				query.Set("prefix", prefix)
+			d, err := parseDuration(every)
+			if err != nil || d < 50*time.Millisecond {
+				return &exitError{exitUsage, fmt.Errorf("watch: %q is not a time of 50ms or more", every)}
 			}
-			for {
-				var page struct {
-					Queues     []queueStats `json:"queues"`
-					NextCursor string       `json:"next_cursor"`
-				}
-				if _, err := s.call(get("/v1/queues", query), &page); err != nil {
-					return err
-				}
-				all = append(all, page.Queues...)
-				if page.NextCursor == "" {
-					break
-				}
-				query.Set("cursor", page.NextCursor)
-			}
-			if s.json {
-				return nil
-			}
-			return printQueues(cmd, all)
+			return v.watch(d, frames)
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", "", "only queues whose names begin so")
+	f := cmd.Flags()
+	f.StringVar(&prefix, "prefix", "", "only queues whose names begin so")
+	f.StringVar(&order, "sort", "name", "by "+strings.Join(sortNames, ", "))
+	f.StringVar(&every, "watch", "", "show them again each time it is over, 2s unless said: --watch=500ms")
+	f.Lookup("watch").NoOptDefVal = "2s"
+	f.IntVar(&frames, "frames", 0, "with --watch: end after so many, 0 = at Ctrl-C")
+	completeWords(cmd, "sort", sortNames...)
+	kinds(cmd, "text", "prefix")
+	kinds(cmd, "order", "sort")
+	kinds(cmd, kindDuration, "watch")
+	kinds(cmd, kindNumber, "frames")
+	readFlags(cmd)
+	f.SortFlags = false
 	return cmd
 }
 
-func printQueues(cmd *cobra.Command, queues []queueStats) error {
-	rows := make([][]string, 0, len(queues))
-	for _, q := range queues {
-		oldest := "-"
-		if q.Ready > 0 {
-			oldest = (time.Duration(q.OldestReadyAgeMs) * time.Millisecond).Round(time.Millisecond).String()
+// statsView is what stats shows.
+type statsView struct {
+	*session
+	names  []string
+	prefix string
+	by     func(a, b *queueView) int
+}
+
+// look reads the queues in the order they are shown.
+func (v *statsView) look() (queues []queueView, at time.Time, err error) {
+	queues, items, ans, err := v.queues(v.names, v.prefix)
+	if err != nil {
+		return nil, at, err
+	}
+	if v.json {
+		if len(v.names) == 1 {
+			return nil, at, v.print(ans)
 		}
+		return nil, at, v.printList("queues", items)
+	}
+	slices.SortStableFunc(queues, func(a, b queueView) int { return v.by(&a, &b) })
+	return queues, time.Now(), nil
+}
+
+func (v *statsView) once() error {
+	queues, _, err := v.look()
+	if err != nil || v.json {
+		return err
+	}
+	rows := make([][]string, 0, len(queues))
+	for i := range queues {
+		q := &queues[i]
 		rows = append(rows, []string{
-			printable([]byte(q.Queue)), strconv.Itoa(q.Ready), strconv.Itoa(q.Leased), strconv.Itoa(q.Delayed), strconv.Itoa(q.Dead),
-			strconv.Itoa(q.Waiters), oldest, formatSize(q.Bytes),
-			strconv.FormatUint(q.EnqueuedTotal, 10), strconv.FormatUint(q.DeliveredTotal, 10), strconv.FormatUint(q.AckedTotal, 10),
+			printable([]byte(q.Queue)), count(q.Ready), count(q.Leased), count(q.Delayed), count(q.Held), count(q.Dead),
+			count(q.Waiters), q.oldest(), formatSize(q.Bytes),
+			total(q.EnqueuedTotal), total(q.DeliveredTotal), total(q.AckedTotal), total(q.FailedTotal),
 		})
 	}
-	return table(cmd.OutOrStdout(),
-		[]string{"QUEUE", "READY", "LEASED", "DELAYED", "DEAD", "WAITERS", "OLDEST", "BYTES", "ENQUEUED", "DELIVERED", "ACKED"}, rows)
+	return table(v.out(), []string{"QUEUE", ">READY", ">LEASED", ">DELAYED", ">HELD", ">DEAD", ">WAITERS", ">OLDEST", ">BYTES",
+		">ENQUEUED", ">DELIVERED", ">ACKED", ">FAILED"}, rows)
 }

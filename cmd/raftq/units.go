@@ -84,3 +84,41 @@ func formatSize(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " B"
 }
+
+// formatAge writes a length of time for people, in at most two units.
+func formatAge(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + formatAge(-d)
+	case d < time.Second:
+		return d.Truncate(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Truncate(100 * time.Millisecond).String()
+	case d < time.Minute:
+		return d.Truncate(time.Second).String()
+	case d < time.Hour:
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
+	}
+	return twoUnits(d, day, "d", time.Hour, "h")
+}
+
+func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := strconv.FormatInt(int64(d/large), 10) + largeName
+	if rest := d % large / small; rest > 0 {
+		text += strconv.FormatInt(int64(rest), 10) + smallName
+	}
+	return text
+}
+
+// formatWhen writes a point in time as people say it: 5m3s ago, in 10s, now.
+func formatWhen(t, now time.Time) string {
+	switch d := t.Sub(now); {
+	case d >= time.Millisecond:
+		return "in " + formatAge(d)
+	case d <= -time.Millisecond:
+		return formatAge(-d) + " ago"
+	}
+	return "now"
+}

@@ -37,3 +37,23 @@ func TestParseSize(t *testing.T) {
 		}
 	}
 }
+
+// Times for people have at most two units and never round up.
+func TestFormatAge(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0s": 0, "850ms": 850*time.Millisecond + 999*time.Microsecond, "1s": time.Second, "1.5s": 1590 * time.Millisecond, "9.9s": 9999 * time.Millisecond,
+		"10s": 10900 * time.Millisecond, "59s": 59999 * time.Millisecond, "1m": time.Minute, "5m3s": 5*time.Minute + 3*time.Second,
+		"59m59s": time.Hour - 1, "2h": 2*time.Hour + 59*time.Second, "2h10m": 2*time.Hour + 10*time.Minute, "1d": day, "5d3h": 5*day + 3*time.Hour + 59*time.Minute,
+		"-5s": -5 * time.Second, "400d": 400 * day,
+	} {
+		if got := formatAge(d); got != want {
+			t.Errorf("formatAge(%v) = %s, want %s", d, got, want)
+		}
+	}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for want, at := range map[string]time.Time{"now": now, "in 5m": now.Add(5 * time.Minute), "3s ago": now.Add(-3 * time.Second)} {
+		if got := formatWhen(at, now); got != want {
+			t.Errorf("formatWhen(%v) = %s, want %s", at, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -28,12 +29,26 @@ func version() string {
 }
 
 func versionCmd() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "raftq %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		Long:  `Print the version of this program. "raftq cluster" shows those of the nodes.`,
+		Example: `  raftq version
+  raftq version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := outputFlag(cmd)
+			if err != nil {
+				return err
+			}
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": "raftq", "version": version(), "go": runtime.Version(), "platform": platform})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "raftq %s %s %s\n", version(), runtime.Version(), platform)
+			return err
 		},
 	}
+	addOutputFlag(cmd)
+	return cmd
 }
