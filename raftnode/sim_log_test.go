@@ -135,6 +135,19 @@ func (l *logChecker) last() uint64 { return uint64(len(l.entries)) + 1 }
 func (l *logChecker) at(index uint64) *logEntry { return &l.entries[index-2] }
 
 // appending notes when an entry was made: the first append of it is its leader's.
+// stamping notes when a leader stamped the entries that it has taken and keeps
+// back: a pause may come before they leave.
+func (l *logChecker) stamping(n *simNode) {
+	bound := n.core.spec.bound
+	for i := len(bound) - 1; i >= 0; i-- {
+		k := [2]uint64{bound[i].Position.Index, bound[i].Position.Term}
+		if _, ok := l.stamps[k]; ok {
+			return
+		}
+		l.stamps[k] = l.w.now
+	}
+}
+
 func (l *logChecker) appending(jobs []*appendJob) {
 	for _, j := range jobs {
 		if j.m == nil {

@@ -255,6 +255,7 @@ func (n *simNode) perform(out *outputs) {
 	for _, id := range out.gone {
 		n.removed[id] = true
 	}
+	w.check.logChecker.stamping(n)
 	if len(out.appends) > 0 {
 		w.check.appending(n, out.appends)
 		n.queue = append(n.queue, out.appends...)
