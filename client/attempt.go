@@ -46,7 +46,7 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 		req.URL.RawQuery = r.Query.Encode()
 	}
 	h := req.Header
-	for name, v := range r.header {
+	for name, v := range r.Header {
 		h[name] = v
 	}
 	h["User-Agent"] = c.userAgent

@@ -191,7 +191,7 @@ func (c *Client) configure(ctx context.Context, method, queue string, config Que
 		f.configOption(&o)
 	}
 	r := c.begin(ctx, &o.call, method, queuePath(queue, ""), RepeatKeyed)
-	r.header = o.header
+	r.Header = o.header
 	if err := r.jsonBody(config); err != nil {
 		return 0, err
 	}

@@ -36,11 +36,11 @@ type Request struct {
 	// Attempt is how long one node may take to answer; 0 is the client's
 	// WithAttemptTimeout.
 	Attempt time.Duration
+	Header  http.Header // more fields, If-Match for instance
 
-	wait   time.Duration // how long the node is asked to wait
-	header http.Header   // more fields
-	auto   bool          // its key or attempt id is the client's own
-	bare   Repeat        // what Repeat is without that
+	wait time.Duration // how long the node is asked to wait
+	auto bool          // its key or attempt id is the client's own
+	bare Repeat        // what Repeat is without that
 }
 
 // Answer is what a node said, with a status below 300.

@@ -102,6 +102,21 @@ func TestQueueLife(t *testing.T) {
 // first is the first word of a line.
 func first(line string) string { return strings.Fields(line)[0] }
 
+// A configuration is changed only in the version that was looked at.
+func TestConfigureVersion(t *testing.T) {
+	c := commonNode(t)
+	out := mustRun(t, c, "queue", "configure", "versions", "--max-len", "5")
+	version := strings.TrimSpace(strings.TrimPrefix(out, "versions is configured, version "))
+	mustRun(t, c, "queue", "configure", "versions", "--max-len", "6", "--if-version", version)
+	code, _, errs := raftqRun(t, "", "queue", "configure", "versions", "--max-len", "7", "--if-version", version, "--endpoints", c.Endpoints())
+	if code != exitRefused || !strings.Contains(errs, "etag_mismatch") || !strings.Contains(errs, "raftq queue show") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	if q := mustRun(t, c, "queue", "show", "versions", "-o", "json"); !strings.Contains(q, `"max_len":6`) {
+		t.Errorf("%s", q)
+	}
+}
+
 // A person at a terminal is asked before what cannot be undone; only a yes does it.
 func TestConfirm(t *testing.T) {
 	for answer, done := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yess\n": false} {

@@ -37,6 +37,7 @@ var queueSettings = []struct {
 
 func queueConfigureCmd() *cobra.Command {
 	var reset bool
+	var ifVersion string
 	cmd := &cobra.Command{
 		Use:   "configure QUEUE",
 		Short: "Change settings of a queue",
@@ -44,7 +45,9 @@ func queueConfigureCmd() *cobra.Command {
 --reset go back to their defaults. The queue is made if need be, and a configured queue
 stays when it is empty.
 
-An empty value puts a setting back to its default (--dead-letter '').`,
+An empty value puts a setting back to its default (--dead-letter ''). --if-version changes
+nothing unless the configuration is still of that version, which is printed here and by
+"raftq queue show"; a queue that was never configured has 0.`,
 		Example: `  # failures come again after 10 s, 20 s, 40 s … 10 m, and go to another queue after 5
   raftq queue configure mail --max-failures 5 --backoff-min 10s --backoff-max 10m --dead-letter mail.dead
 
@@ -80,6 +83,9 @@ An empty value puts a setting back to its default (--dead-letter '').`,
 				return err
 			}
 			r.Repeat = client.RepeatAlways // twice is as good as once
+			if ifVersion != "" {
+				r.Header = http.Header{"If-Match": {strconv.Quote(ifVersion)}}
+			}
 			var got struct {
 				Version uint64 `json:"version"`
 			}
@@ -100,6 +106,8 @@ An empty value puts a setting back to its default (--dead-letter '').`,
 		}
 	}
 	f.BoolVar(&reset, "reset", false, "settings that are not given go back to their defaults")
+	f.StringVar(&ifVersion, "if-version", "", "only if the configuration still has this version")
+	kinds(cmd, kindNumber, "if-version")
 	completeWords(cmd, "overflow", "reject", "drop_oldest")
 	completeWords(cmd, "default-consistency", "strong", "fast")
 	completeQueueFlag(cmd, "dead-letter")
