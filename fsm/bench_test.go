@@ -311,3 +311,86 @@ func BenchmarkMove(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkGroups applies batches of 32 enqueues, 32 dequeues and 32 acks of jobs
+// that have a group, as one iteration, beside groups that wait for their slots.
+func BenchmarkGroups(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		config QueueConfig
+	}{
+		{"plain", QueueConfig{}},
+		{"limit=10", QueueConfig{GroupLimit: 10}},
+		{"fair", QueueConfig{Fair: true}},
+		{"aging", QueueConfig{AgingMs: 1000}},
+		{"fair,aging", QueueConfig{Fair: true, AgingMs: 1000}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := newRig(b)
+			r.apply(b, &Configure{Queue: "q", Config: c.config, Fields: AllFields})
+			// 100,000 groups of two jobs, of which one is leased.
+			for i := range 100 {
+				op := r.enqueue("q", nil, 1000)
+				again := r.enqueue("q", nil, 1000)
+				for k := range op.Jobs {
+					op.Jobs[k].Group = strconv.Itoa(1000*i + k)
+					again.Jobs[k].Group = op.Jobs[k].Group
+				}
+				take := r.dequeue("q", 1000, 0)
+				take.LeaseMs = LeaseMaxMs
+				r.apply(b, op, take, again)
+				if c.config.GroupLimit > 1 {
+					r.apply(b, r.dequeue("q", 1000, 0))
+				}
+			}
+			body := bytes.Repeat([]byte{'x'}, 100)
+			const n = 32
+			r.acked, r.request = r.counter, r.counter
+			r.run(b, 3*n, func() [][]byte {
+				return [][]byte{
+					r.encode(repeat(n, func() Op {
+						op := r.enqueue("q", body, 1)
+						op.Jobs[0].Group = "new" + strconv.Itoa(int(r.counter))
+						return op
+					})...),
+					r.encode(repeat(n, func() Op { return r.dequeue("q", 1, 0) })...),
+					r.encode(repeat(n, r.ackNext)...),
+				}
+			})
+			if t := r.m.Totals(); t.Acked == 0 {
+				b.Fatalf("not what was meant: %+v", t)
+			}
+		})
+	}
+}
+
+// BenchmarkKeys enqueues jobs that have keys, beside 100,000 others.
+func BenchmarkKeys(b *testing.B) {
+	body := bytes.Repeat([]byte{'x'}, 100)
+	for _, kind := range []string{"none", "dedup", "hit", "unique", "keyed", "replay"} {
+		b.Run(kind, func(b *testing.B) {
+			r := newRig(b)
+			make1 := func() Op {
+				op := r.enqueue("q", body, 1)
+				key := "key-" + strconv.Itoa(int(r.counter))
+				switch kind {
+				case "dedup":
+					op.Jobs[0].DedupID = key
+				case "hit":
+					op.Jobs[0].DedupID = "key-" + strconv.Itoa(int(r.counter%1000))
+				case "unique":
+					op.Jobs[0].UniqueKey = key
+				case "keyed":
+					return &Keyed{Key: key, Op: op}
+				case "replay":
+					return &Keyed{Key: "key-" + strconv.Itoa(int(r.counter%1000)), Op: op}
+				}
+				return op
+			}
+			for range 100_000 / 32 {
+				r.apply(b, repeat(32, make1)...)
+			}
+			r.run(b, 32, func() [][]byte { return [][]byte{r.encode(repeat(32, make1)...)} })
+		})
+	}
+}

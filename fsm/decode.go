@@ -137,16 +137,24 @@ func (s *opSet) decode(raw rawOp, views bool) (Op, error) {
 		}
 		f.within = s.within
 	}
-	newer := op.decode(f)
-	bad, whole := f.bad, f.ok()
+	err := decodeFields(op, f)
 	f.data = nil // the set outlives the entry
-	switch {
-	case bad:
-		return nil, fmt.Errorf("fields of op kind %d: %w", raw.kind, errMalformed)
-	case newer || !whole:
-		return nil, fmt.Errorf("op kind %d: %w", raw.kind, ErrNewer)
+	if err != nil {
+		return nil, err
 	}
 	return op, nil
+}
+
+// decodeFields decodes the fields of op, which are all of f.
+func decodeFields(op Op, f *fields) error {
+	newer := op.decode(f)
+	switch {
+	case f.bad:
+		return fmt.Errorf("fields of op kind %d: %w", op.Kind(), errMalformed)
+	case newer || !f.ok():
+		return fmt.Errorf("op kind %d: %w", op.Kind(), ErrNewer)
+	}
+	return nil
 }
 
 // DecodeOps decodes a whole batch. The ops share no memory with data; their

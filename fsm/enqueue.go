@@ -14,7 +14,7 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 			}
 		}
 	}
-	if op.Atomic && !m.sure(op) {
+	if op.Atomic && !m.admitsAll(op) {
 		before := m.save()
 		m.enqueueJobs(h, op)
 		if !m.failed(before) {
@@ -30,8 +30,8 @@ func (m *Machine) enqueue(h BatchHeader, op *Enqueue) Code {
 	return CodeOK
 }
 
-// sure tells whether no job of op can be refused, whatever comes before it.
-func (m *Machine) sure(op *Enqueue) bool {
+// admitsAll tells whether no job of op can be refused, whatever comes before it.
+func (m *Machine) admitsAll(op *Enqueue) bool {
 	for i := range op.Jobs {
 		n := &op.Jobs[i]
 		if n.UniqueKey != "" || n.MaxLen > 0 {

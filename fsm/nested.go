@@ -160,10 +160,12 @@ func (f *fields) nested(set *opSet, allowed func(Kind) bool) (op Op, newer bool)
 	if raw.flags != 0 || !allowed(raw.kind) {
 		return nil, true
 	}
-	if set == nil {
-		set = new(opSet)
+	if set != nil {
+		op, err = set.decode(raw, f.views)
+	} else {
+		op = newOp(raw.kind)
+		err = decodeFields(op, &fields{data: raw.fields, views: f.views})
 	}
-	op, err = set.decode(raw, f.views)
 	if err != nil && !errors.Is(err, ErrNewer) {
 		f.fail()
 	}

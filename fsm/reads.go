@@ -75,17 +75,16 @@ func (m *Machine) HandedTo(epoch uint64, requests []uint64) []Handout {
 		tags[requestTag(epoch, r)] = i
 	}
 	found := make([][]jobItem, len(requests))
-	m.forcing.Scan(func(t timer) bool {
-		kind := timerKind(t.ord >> 60)
-		if kind != timerLease && kind != timerTTL {
-			return true
-		}
-		it, q := m.find(t.key)
-		if q == nil || kind == timerTTL && !it.heldOnce() {
-			return true
-		}
-		if i, ok := tags[it.tag]; ok {
+	look := func(_ uint64, k Key) bool {
+		it, _ := m.jobs.Get(jobItem{key: k})
+		if i, ok := tags[it.tag]; ok && (it.state == stateLeased || it.heldOnce()) {
 			found[i] = append(found[i], it)
+		}
+		return true
+	}
+	m.queues.Scan(func(_ uint32, q *queue) bool {
+		if !q.doomed {
+			merge(q.lanes(StateLeased|StateHeld), 0, false, look)
 		}
 		return true
 	})

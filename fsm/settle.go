@@ -158,12 +158,17 @@ func releaseItem(m *Machine, item *Item, res *ItemResult) {
 	m.toReady(q, it)
 }
 
+// pastHalf tells whether half of the job's TTL is over: then no lease is extended.
+func (m *Machine) pastHalf(j *job) bool {
+	return j.expiresMs != 0 && m.now >= j.enqueuedMs+(j.expiresMs-j.enqueuedMs)/2
+}
+
 func extendItem(m *Machine, item *Item, res *ItemResult) {
 	it, q := m.leased(item, res)
 	if q == nil {
 		return
 	}
-	if it.expiresMs != 0 && m.now >= it.enqueuedMs+(it.expiresMs-it.enqueuedMs)/2 {
+	if m.pastHalf(it.job) {
 		res.Code = CodeTooLate
 		return
 	}

@@ -36,7 +36,11 @@ func (m *Machine) tx(h BatchHeader, op *Tx) Code {
 	if whole != nil {
 		whole.Parts = make([]Result, len(op.Ops))
 	}
-	before := m.save()
+	sure := m.sure(h, op.Ops)
+	before := savepoint{failures: r.failures}
+	if !sure {
+		before = m.save()
+	}
 	for i, part := range op.Ops {
 		if whole != nil {
 			r.result = &whole.Parts[i]
@@ -52,8 +56,11 @@ func (m *Machine) tx(h BatchHeader, op *Tx) Code {
 		}
 	}
 	r.result = whole
-	if !m.failed(before) {
+	switch {
+	case !m.failed(before):
 		return CodeOK
+	case sure:
+		panic("BUG: a transaction failed that could not")
 	}
 	m.undo(before)
 	if whole != nil {
