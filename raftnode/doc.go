@@ -11,9 +11,9 @@
 // the machine and every waiting request. Node gives it a goroutine, two
 // mailboxes and real outputs:
 //
-//   - one goroutine runs the core; a fast request that finds it at rest runs its
-//     turn itself, so that no goroutine needs to be woken between the question
-//     and the answer;
+//   - one goroutine at a time runs the core: its own, or that of a fast request, a
+//     peer's message or a finished write that finds it at rest, so that none needs
+//     to be woken;
 //   - one log writer owns the write-ahead log and appends to raft's storage;
 //   - rafthttp's goroutines carry messages;
 //   - a snapshot writer works on a copy of the machine;

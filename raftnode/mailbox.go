@@ -28,47 +28,48 @@ type mailbox struct {
 
 func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
 
-// submit adds a client's request, or refuses it: nothing was applied then. With
-// wake the core's goroutine is told; without it the caller sees to a turn.
-func (b *mailbox) submit(r *request, wake bool) *fsm.Error {
+// submit adds a client's request, or refuses it: nothing was applied then. After
+// wake the caller sees to it that somebody looks: signal, or a turn of its own.
+func (b *mailbox) submit(r *request) (wake bool, _ *fsm.Error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		b.mu.Unlock()
-		return fsm.Refuse(fsm.CodeLeaving, "this node has stopped; ask another one")
+		return false, fsm.Refuse(fsm.CodeLeaving, "this node has stopped; ask another one")
 	case len(b.requests)+int(b.queued.Load()) >= queuedMax:
-		b.mu.Unlock()
-		return fsm.Refuse(fsm.CodeOverloaded, "%d requests wait on this node, the most it takes; slow down and try again", queuedMax)
+		return false, fsm.Refuse(fsm.CodeOverloaded, "%d requests wait on this node, the most it takes; slow down and try again", queuedMax)
 	case b.bytes+int(b.queuedBytes.Load())+r.bytes > queuedBytesMax:
-		b.mu.Unlock()
-		return fsm.Refuse(fsm.CodeOverloaded, "requests of %d bytes wait on this node, the most it takes; slow down and try again", queuedBytesMax)
+		return false, fsm.Refuse(fsm.CodeOverloaded, "requests of %d bytes wait on this node, the most it takes; slow down and try again", queuedBytesMax)
 	}
 	b.requests = append(b.requests, r)
 	b.bytes += r.bytes
-	wake = wake && !b.told
-	b.told = b.told || wake
-	b.mu.Unlock()
-	if wake {
-		b.signal()
-	}
-	return nil
+	wake, b.told = !b.told, true
+	return wake, nil
 }
 
-// post adds an internal event; false when the core has ended.
-func (b *mailbox) post(e any) bool {
+// put adds an internal event; not ok when the core has ended. wake is as submit's.
+func (b *mailbox) put(e any) (wake, ok bool) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.closed {
-		b.mu.Unlock()
-		return false
+		return false, false
 	}
 	b.events = append(b.events, e)
-	wake := !b.told && !(b.lazy.Load() && canWait(e))
-	b.told = b.told || wake
-	b.mu.Unlock()
+	if b.told || b.lazy.Load() && canWait(e) {
+		return false, true
+	}
+	b.told = true
+	return true, true
+}
+
+// post puts an event and has the core's goroutine look; false when the core has
+// ended.
+func (b *mailbox) post(e any) bool {
+	wake, ok := b.put(e)
 	if wake {
 		b.signal()
 	}
-	return true
+	return ok
 }
 
 func (b *mailbox) signal() {

@@ -40,8 +40,8 @@ type Node struct {
 	gone    atomic.Pointer[map[uint64]bool] // removed members that nobody needs any more; a map is never changed
 	newest  atomic.Uint64                   // index of the newest snapshot file that has a marker
 
-	// turn is held by the goroutine that runs the core: that of run, or one of a
-	// fast request that found the core at rest.
+	// turn is held by the goroutine that runs the core: that of run, or one that
+	// brings something and finds the core at rest.
 	turn     sync.Mutex
 	core     *core
 	events   []any // spare, for the mailbox
@@ -117,7 +117,7 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.SnapshotEntries > 0 {
 		n.writer.keep = min(keepEntries, cfg.SnapshotEntries)
 	}
-	n.writer.report = func(jobs []*appendJob) { n.box.post(appended{jobs}) }
+	n.writer.report = func(jobs []*appendJob) { n.deliver(appended{jobs}) }
 	n.writer.fail = func(err error) { n.box.post(failed{fmt.Errorf("write the log: %w", err)}) }
 	n.newest.Store(b.core.machine.Position().Index)
 	n.writer.marked = n.prune
@@ -276,14 +276,7 @@ func (n *Node) end(err error) {
 func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	r := n.pool.Get().(*request)
 	*r = request{op: op, fast: fast, timeout: int64(timeout), bytes: fsm.Size(op), done: r.done}
-	taken, err := false, (*fsm.Error)(nil)
-	if fast {
-		taken, err = n.tryTurn(r)
-	}
-	if !taken {
-		err = n.box.submit(r, true)
-	}
-	if err != nil {
+	if err := n.submit(r); err != nil {
 		return fsm.Result{}, err
 	}
 	if gone == nil {
@@ -296,8 +289,7 @@ func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struc
 			return fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "the client left")
 		}
 	}
-	var res fsm.Result
-	res, err = r.res, r.err
+	res, err := r.res, r.err
 	if r.state == reqAnswered {
 		// The core has let go of it.
 		r.op, r.res = nil, fsm.Result{}

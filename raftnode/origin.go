@@ -48,6 +48,11 @@ type batch struct {
 	fast   bool       // holds a fast op
 	at     []int      // where the header of each client's op is in data
 	marks  []mark     // for ops answered as fast, when sent in a later term
+
+	// Room for one op: reqs, at and marks of most fast batches.
+	req1  [1]*request
+	at1   [1]int
+	mark1 [1]mark
 }
 
 // mark is set on an op that was answered before it was committed. The client
@@ -182,6 +187,7 @@ func (c *core) fastPath() bool {
 func (c *core) closeBatch() *batch {
 	o := &c.origin
 	b := &batch{number: o.next}
+	b.reqs, b.at, b.marks = b.req1[:0], b.at1[:0], b.mark1[:0]
 	var own []fsm.Op
 	if o.back {
 		own, o.back = append(own, &fsm.NodeBack{}), false

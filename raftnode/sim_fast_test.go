@@ -102,10 +102,10 @@ func (c *checker) held(n *simNode, out *outputs) {
 			w.failf("%s keeps a message of type %v", n.name, m.GetType())
 		}
 	}
-	for i := range n.core.spec.bound {
-		h := n.core.spec.bound[i].Header
+	for _, a := range n.core.spec.bound.all() {
+		h := a.Header
 		if h.Origin != n.id {
-			w.failf("%s keeps what it should send, while entry %d of %x is not committed", n.name, n.core.spec.bound[i].Position.Index, h.Origin)
+			w.failf("%s keeps what it should send, while entry %d of %x is not committed", n.name, a.Position.Index, h.Origin)
 		}
 		for _, b := range n.core.origin.inflight {
 			for _, r := range b.reqs {

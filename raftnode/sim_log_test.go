@@ -138,7 +138,7 @@ func (l *logChecker) at(index uint64) *logEntry { return &l.entries[index-2] }
 // stamping notes when a leader stamped the entries that it has taken and keeps
 // back: a pause may come before they leave.
 func (l *logChecker) stamping(n *simNode) {
-	bound := n.core.spec.bound
+	bound := n.core.spec.bound.all()
 	for i := len(bound) - 1; i >= 0; i-- {
 		k := [2]uint64{bound[i].Position.Index, bound[i].Position.Term}
 		if _, ok := l.stamps[k]; ok {

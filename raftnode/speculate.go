@@ -30,12 +30,12 @@ import (
 // which counts no less than raft's own.
 type speculation struct {
 	on     bool
-	bound  []fsm.Applied  // of entries above the confirmed index, in order
-	bytes  int            // of those entries
-	ahead  []*pb.Entry    // the last of them: raft has not handed them out yet
-	copies []*fsm.Machine // ascending; the first is the newest that is committed
-	copyAt int64          // boot ns of the last
-	shown  bool           // the head was shown as committed: it must stay so
+	bound  fifo[fsm.Applied] // of entries above the confirmed index, in order
+	bytes  int               // of those entries
+	ahead  fifo[*pb.Entry]   // the last of them: raft has not handed them out yet
+	copies []*fsm.Machine    // ascending; the first is the newest that is committed
+	copyAt int64             // boot ns of the last
+	shown  bool              // the head was shown as committed: it must stay so
 }
 
 const (
@@ -62,8 +62,8 @@ func (c *core) speculateAhead(props []*pb.Entry) bool {
 	next := c.machine.Position().Index + 1
 	for i, e := range props {
 		e.Index, e.Term = new(next+uint64(i)), new(c.term)
+		s.ahead.push(e)
 	}
-	s.ahead = append(s.ahead, props...)
 	c.rn.hold(props)
 	c.speculate(props)
 	return true
@@ -72,14 +72,10 @@ func (c *core) speculateAhead(props []*pb.Entry) bool {
 // notAhead returns the entries of a Ready that the machine has not applied.
 func (c *core) notAhead(ents []*pb.Entry) []*pb.Entry {
 	s := &c.spec
-	for len(ents) > 0 && len(s.ahead) > 0 {
-		e, was := ents[0], s.ahead[0]
+	for len(ents) > 0 && s.ahead.len() > 0 {
+		e, was := ents[0], s.ahead.pop()
 		if e.GetIndex() != was.GetIndex() || e.GetTerm() != was.GetTerm() || !bytes.Equal(e.GetData(), was.GetData()) {
 			panic(fmt.Sprintf("BUG: the machine has applied entry %d of term %d before raft had it, and raft has another one, %d of term %d", was.GetIndex(), was.GetTerm(), e.GetIndex(), e.GetTerm()))
-		}
-		s.ahead[0] = nil
-		if s.ahead = s.ahead[1:]; len(s.ahead) == 0 {
-			s.ahead = nil
 		}
 		ents = ents[1:]
 	}
@@ -111,7 +107,7 @@ func (c *core) speculate(ents []*pb.Entry) {
 		}
 		answered := a.Mine && a.Header.Number > 0 && c.answerFast(&a)
 		c.awaits(&a, answered)
-		s.bound = append(s.bound, a)
+		s.bound.push(a)
 		s.bytes += len(e.GetData())
 		c.onHead(&a)
 	}
@@ -123,15 +119,14 @@ func (c *core) speculate(ents []*pb.Entry) {
 
 // confirm returns what an entry did that was applied before it was committed.
 func (s *speculation) confirm(e *pb.Entry) fsm.Applied {
-	if len(s.bound) == 0 || s.bound[0].Position.Index != e.GetIndex() || s.bound[0].Position.Term != e.GetTerm() {
+	var a fsm.Applied
+	if s.bound.len() > 0 {
+		a = s.bound.pop()
+	}
+	if a.Position.Index != e.GetIndex() || a.Position.Term != e.GetTerm() {
 		panic(fmt.Sprintf("BUG: entry %d of term %d is committed, but the machine has applied another one", e.GetIndex(), e.GetTerm()))
 	}
-	a := s.bound[0]
 	s.bytes -= len(e.GetData())
-	s.bound[0] = fsm.Applied{}
-	if s.bound = s.bound[1:]; len(s.bound) == 0 {
-		s.bound = nil
-	}
 	return a
 }
 

@@ -340,7 +340,7 @@ func (p peerRaft) Process(_ context.Context, m *pb.Message) error {
 		}
 		e.machine = machine
 	}
-	if !p.n.box.post(e) {
+	if !p.n.deliver(e) {
 		return errStopped
 	}
 	return nil

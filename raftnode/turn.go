@@ -17,7 +17,7 @@ func (n *Node) run() {
 		idle := false
 		select {
 		case <-n.box.wake:
-			idle = n.box.empty() // a fast request has taken it along
+			idle = n.box.empty() // another goroutine has taken it along
 		case <-ticker.C:
 		case <-n.later.C:
 		case <-n.quit:
@@ -63,18 +63,16 @@ func (n *Node) step() {
 	n.wakeAt = out.wakeAt
 }
 
-// tryTurn runs a turn for a fast request on the request's own goroutine, if the
-// core is at rest; false when it is not, and the request is to be submitted. It
-// saves a leader the two switches between goroutines that cost more than the
-// turn. Requests that wait for a commit gain nothing: they go the usual way, where
-// more of them gather in a batch.
-func (n *Node) tryTurn(r *request) (bool, *fsm.Error) {
-	if !n.view.Load().isLeader || !n.turn.TryLock() {
-		return false, nil
+// tryStep runs a turn here and now, if the core is at rest. It saves those who bring
+// something, and the answer to a fast request, a switch to another goroutine, which
+// costs more than the turn.
+func (n *Node) tryStep() bool {
+	if !n.turn.TryLock() {
+		return false
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			// A handler's panic is survived, a broken core must not be.
+			// Servers survive a handler's panic; a broken core must not be.
 			text := fmt.Sprintf("%v\n\n%s", p, debug.Stack())
 			go panic(text)
 			select {}
@@ -82,11 +80,32 @@ func (n *Node) tryTurn(r *request) (bool, *fsm.Error) {
 		n.turn.Unlock()
 	}()
 	if n.ended || n.failed != nil {
-		return false, nil
-	}
-	if err := n.box.submit(r, false); err != nil {
-		return true, err
+		return false
 	}
 	n.step()
-	return true, nil
+	return true
+}
+
+// deliver puts an event and has its turn run, on this goroutine if that is possible;
+// false when the core has ended.
+func (n *Node) deliver(e any) bool {
+	wake, ok := n.box.put(e)
+	if wake && !n.tryStep() {
+		n.box.signal()
+	}
+	return ok
+}
+
+// submit brings a request to the core. A fast one runs its turn itself on a leader.
+// What waits for a commit gains nothing by that: it goes to the core's goroutine, and
+// more of it gathers in a batch.
+func (n *Node) submit(r *request) *fsm.Error {
+	wake, err := n.box.submit(r)
+	if err != nil || r.fast && n.view.Load().isLeader && n.tryStep() {
+		return err
+	}
+	if wake {
+		n.box.signal()
+	}
+	return nil
 }
