@@ -224,6 +224,7 @@ func (c *core) snapshotMark() {
 			mark.keep = min(mark.keep, pr.Match)
 		}
 	})
+	c.hard.late = nil // the marker's goes before it
 	j := &appendJob{mark: mark, base: c.clock.base.TimeBase, began: c.now.boot}
 	c.appends = append(c.appends, j)
 	c.outbox.add(j)

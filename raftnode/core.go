@@ -92,9 +92,10 @@ type core struct {
 	peers    map[uint64]*peerState
 	chains   chainRing
 	appends  []*appendJob // not durable yet, oldest first
-	wroteAt  int64        // boot ns at which the log writer last reported
-	muted    bool         // stuck disk: no raft message in or out
-	moved    int64        // when a transfer because of the stuck disk began
+	hard     hardStates
+	wroteAt  int64 // boot ns at which the log writer last reported
+	muted    bool  // stuck disk: no raft message in or out
+	moved    int64 // when a transfer because of the stuck disk began
 	stats    coreStats
 }
 
@@ -133,6 +134,8 @@ func newCore(cfg coreConfig) (*core, error) {
 	st := c.rn.BasicStatus()
 	c.term, c.role, c.leader, c.commit = st.GetTerm(), st.RaftState, st.Lead, st.GetCommit()
 	c.lastAppended, _ = cfg.storage.LastIndex()
+	hs, _, _ := cfg.storage.InitialState() // in memory, never fails
+	c.hard.term, c.hard.vote = hs.GetTerm(), hs.GetVote()
 	c.clock.base = cfg.base
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
@@ -285,6 +288,7 @@ func (c *core) tick() {
 		return
 	}
 	c.tickAt += n * c.cfg.tickNs
+	c.hardTick()
 	for range min(n, ticksMax) {
 		c.rn.Tick()
 	}
@@ -367,6 +371,10 @@ func (c *core) send(m *pb.Message) {
 
 // appendEntries hands one MsgStorageAppend to the log writer.
 func (c *core) appendEntries(m *pb.Message) {
+	if c.needsNoWrite(m) {
+		c.respond(m.GetResponses())
+		return
+	}
 	job := &appendJob{m: m, began: c.now.boot}
 	ents := m.GetEntries()
 	if len(ents) > 0 {
@@ -386,6 +394,7 @@ func (c *core) appendEntries(m *pb.Message) {
 		c.provenBy(c.lastAppended)
 	}
 	job.base = c.clock.base.TimeBase
+	c.hard.write(m)
 	c.speculate(c.notAhead(ents))
 	c.appends = append(c.appends, job)
 	c.outbox.add(job)
@@ -408,12 +417,17 @@ func (c *core) onAppended(jobs []*appendJob) {
 		if j.machine != nil {
 			c.install(j.machine, j.m.GetSnapshot())
 		}
-		for _, r := range j.m.GetResponses() {
-			if r.GetTo() == c.cfg.id {
-				_ = c.rn.Step(r)
-			} else {
-				c.send(r)
-			}
+		c.respond(j.m.GetResponses())
+	}
+}
+
+// respond delivers what a durable append answers.
+func (c *core) respond(rs []*pb.Message) {
+	for _, r := range rs {
+		if r.GetTo() == c.cfg.id {
+			_ = c.rn.Step(r) // local responses are never refused
+		} else {
+			c.send(r)
 		}
 	}
 }

@@ -47,6 +47,7 @@
 //	fast.go      answers before the commit
 //	status.go    what members tell each other, and show
 //	rawnode.go   raft, asked no more than needed, given proposals together
+//	hardstate.go raft's promises on their way to the log
 //	outbox.go    what leaves the core, and when
 //	node.go      goroutines and mailboxes around the core
 //	turn.go      who runs the core

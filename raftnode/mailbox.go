@@ -17,8 +17,7 @@ type mailbox struct {
 	closed   bool
 	told     bool // the core's goroutine is to look; until it does nobody tells it again
 	wake     chan struct{}
-	// lazy: nobody waits for anything, so what can wait does until the next turn,
-	// with the next tick at the latest.
+	// lazy: nobody waits for anything, so what can wait does until the next turn.
 	lazy atomic.Bool
 
 	// What the core has taken but not packed; it publishes them after each step.

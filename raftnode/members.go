@@ -117,6 +117,8 @@ func (c *core) applyConfChange(e *pb.Entry, a *fsm.Applied) {
 		cc = &pb.ConfChange{} // of nobody: raft counts it and changes nothing
 	}
 	c.conf = c.rn.ApplyConfChange(cc)
+	// Who starts with an older configuration may need the vote of somebody who has left.
+	c.writeCommit()
 }
 
 // setMembers takes the member table as of the last committed entry.

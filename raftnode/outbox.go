@@ -73,11 +73,12 @@ func (b *outbox) send(m *pb.Message) {
 
 // awaits notes what an entry that this leader appends means for others. Nobody
 // waits for one that holds nothing but answered requests, unless it has handed a
-// job to a waiter, who gets it when the entry commits.
+// job to a waiter, who gets it when the entry commits, or brings what somebody here
+// watches for.
 func (c *core) awaits(a *fsm.Applied, answered bool) {
 	b := &c.outbox
 	waiters := c.machine.Totals().Waiters
-	if !answered || waiters < b.waiters {
+	if !answered || waiters < b.waiters || len(a.Ended)+len(a.Grown) > 0 {
 		b.awaited = a.Position.Index
 	}
 	b.waiters = waiters
@@ -89,7 +90,7 @@ func (c *core) awaits(a *fsm.Applied, answered bool) {
 func (c *core) mayHold() bool {
 	b := &c.outbox
 	return c.spec.on && c.role == raft.StateLeader && !b.urgent && b.awaited <= b.told && b.bytes+c.spec.bytes < holdBytesMax &&
-		(b.since == 0 || c.now.boot-b.since < holdNs) && len(c.reads.list) == 0 && !c.leaving && !c.muted && c.fail == nil
+		(b.since == 0 || c.now.boot-b.since < holdNs) && len(c.reads.list) == 0 && len(c.copies.list) == 0 && !c.leaving && !c.muted && c.fail == nil
 }
 
 // release moves the outbox to the outputs, or says when it will be.
@@ -105,7 +106,9 @@ func (c *core) release() {
 	o.sends, b.sends = b.sends, o.sends
 	o.appends, b.appends = b.appends, o.appends
 	b.sizes, b.bytes, b.urgent, b.since, b.told = b.sizes[:0], 0, false, 0, c.confirmed.Index
-	o.lazy = c.mayHold()
+	if o.lazy = c.mayHold(); o.lazy && c.spec.bound.len() > 0 {
+		o.wakeAt = c.now.boot + holdNs // what has come by then says whether they are safe
+	}
 }
 
 // last returns what is kept back: the replica ends.
@@ -114,6 +117,7 @@ func (c *core) last() *outputs {
 	c.leaving = true // so nothing is kept
 	if c.fail == nil {
 		c.flush()
+		c.writeCommit()
 	}
 	c.release()
 	return &c.out

@@ -280,3 +280,34 @@ func TestOutboxJoinsMessages(t *testing.T) {
 		t.Errorf("a message of %d bytes was joined with one of 100", holdBytesMax-50)
 	}
 }
+
+// TestCommitIsWrittenLater proves that a commit index alone costs no write: an
+// entry is written once on each node, and the commit index follows with the next
+// one, or a while later.
+func TestCommitIsWrittenLater(t *testing.T) {
+	newScript(t, func(s *script) {
+		l := s.leader()
+		s.answered(s.enqueue(l, "q0"))
+		s.pass(500e6)
+		writes := func() (n []int) {
+			for _, x := range s.nodes {
+				n = append(n, x.writes)
+			}
+			return n
+		}
+		before := writes()
+		o := s.enqueue(l, "q0")
+		s.answered(o)
+		s.until(20e6, "all nodes have applied it", func() bool {
+			return !slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.at < o.effectAt })
+		})
+		for i, n := range writes() {
+			if n != before[i]+1 {
+				s.failf("%s has written %d times", s.nodes[i].name, n-before[i])
+			}
+		}
+		s.until(commitLagNs+50e6, "the commit index is written", func() bool {
+			return !slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.disk.commit < o.effectAt })
+		})
+	})
+}

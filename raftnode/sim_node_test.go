@@ -49,6 +49,7 @@ type simNode struct {
 	queue   []*appendJob
 	busy    bool
 	group   []*appendJob // being written
+	writes  int          // groups
 	polls   map[uint64]*simPoll
 	at      uint64 // the core's index after its last step
 	before  coreStats
@@ -231,7 +232,9 @@ func (n *simNode) step() {
 		return
 	}
 	if at := out.wakeAt; at > 0 && at != n.wakeAt {
-		w.stats.Held++
+		if len(n.core.outbox.appends)+len(n.core.rn.props) > 0 {
+			w.stats.Held++
+		}
 		life := n.life
 		w.after(at-n.core.now.boot+between(w.diskRand, 0, 300e3), func() {
 			if n.life == life {
@@ -310,6 +313,7 @@ func (n *simNode) write() {
 	}
 	k := groupLen(n.taken)
 	n.group, n.taken, n.busy = n.taken[:k:k], n.taken[k:], true
+	n.writes++
 	took := between(w.diskRand, w.opt.diskMin, w.opt.diskMax)
 	if w.diskRand.Float64() < w.opt.stall {
 		took = between(w.diskRand, 50e6, 2000e6)
