@@ -478,6 +478,22 @@ func (c *core) removing(id uint64) bool {
 	return q.under != nil && q.verb == fsm.MemberRemove && q.id == id && q.term == c.term
 }
 
+// endAtRemoval ends a MsgApp for a member that is being removed with the entry that
+// removes it. What comes behind is none of its business, and it must not have it:
+// once it knows that it was removed it does not stand for election, and those who do
+// not know yet need its vote, which it has only for a log that is as long as its own.
+func (c *core) endAtRemoval(m *pb.Message) {
+	at := c.changes.index
+	switch n := len(m.GetEntries()); {
+	case at == 0 || m.GetIndex()+uint64(n) <= at:
+	case m.GetIndex() <= at:
+		m.Entries = m.Entries[:at-m.GetIndex()]
+	default:
+		// It still tells what is committed.
+		m.Index, m.LogTerm, m.Entries = new(at), new(c.changes.term), nil
+	}
+}
+
 // endChanges answers who still waits when the replica ends.
 func (c *core) endChanges() {
 	for _, ch := range c.changes.queue {

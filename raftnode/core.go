@@ -365,6 +365,9 @@ func (c *core) send(m *pb.Message) {
 	case m.GetType() == pb.MsgSnap:
 		c.sendSnapshot(m)
 	default:
+		if m.GetType() == pb.MsgApp && c.removing(m.GetTo()) {
+			c.endAtRemoval(m)
+		}
 		c.outbox.send(m)
 	}
 }

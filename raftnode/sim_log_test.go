@@ -379,7 +379,7 @@ func (l *logChecker) settling(i uint64, le *logEntry, h fsm.BatchHeader, op fsm.
 		s := l.sessions[h.Origin]
 		s.away, s.awayTouched = false, i
 	case *fsm.MemberChange:
-		l.memberChanged(op)
+		l.memberChanged(i, op)
 	case *fsm.Withdraw:
 		l.leave(func(v *modelWaiter) bool { return v.origin == h.Origin && slices.Contains(op.Requests, v.request) })
 	case *fsm.Enqueue:

@@ -14,9 +14,10 @@ const simNodesMax = 24
 
 // changing is what a world does to its members while clients and faults go on.
 type changing struct {
-	names    int // given
-	joining  int // nodes on their way in
-	removing int // removals that are not answered for good
+	last     uint64 // entry that changed the members
+	names    int    // given
+	joining  int    // nodes on their way in
+	removing int    // removals that are not answered for good
 	removals []memberClaim
 	arrivals []memberClaim
 }
@@ -104,13 +105,16 @@ func (w *world) voters() (all []*simNode) {
 	return all
 }
 
-// spares tells whether the voters can decide without one of them. A learner is
-// not spared: it may be about to become a voter.
+// spares tells whether the voters can decide without one of them, even if all of
+// them start anew: those who are left and know the members from their disks are a
+// majority. A member's first vote is one such case: while only the leader knows that
+// three vote, where two did, the other one of the two can do nothing without it. A
+// learner is not spared: it may be about to become a voter.
 func (w *world) spares(n *simNode) bool {
 	all := w.voters()
 	left := 0
 	for _, o := range all {
-		if o != n && !o.gone {
+		if o != n && !o.gone && o.disk.commit >= w.changing.last {
 			left++
 		}
 	}
@@ -306,8 +310,9 @@ func (n *simNode) ended(err error) {
 	n.retire()
 }
 
-// memberChanged takes what a change in the log means for waiters.
-func (l *logChecker) memberChanged(op *fsm.MemberChange) {
+// memberChanged takes what a change in the log means, for waiters above all.
+func (l *logChecker) memberChanged(i uint64, op *fsm.MemberChange) {
+	l.w.changing.last = i
 	if op.Verb != fsm.MemberRemove || !l.refs[0].Removed(op.Member.ID) {
 		return
 	}

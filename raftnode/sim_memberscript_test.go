@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"fmt"
 	"testing"
 
 	"go.etcd.io/raft/v3"
@@ -68,6 +69,53 @@ func TestRemovedFollowerStillVotes(t *testing.T) {
 		s.until(10e9, "the removed node has ended", func() bool { return other.gone })
 		s.answered(s.enqueue(lead, "q0"), s.strongRead(lead, 5e9))
 	})
+}
+
+// TestRemovedFollowerGetsNoMore removes one of two nodes while the other one's disk
+// hangs, and lets that one crash before it has more than the removal on its disk. It
+// starts with the old table and needs the vote of the removed node, which must not
+// have what came behind its removal and is lost now.
+func TestRemovedFollowerGetsNoMore(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("told alone %v", alone), func(t *testing.T) {
+			newScript(t, func(s *script) { getsNoMore(s, alone) })
+		})
+	}
+}
+
+func getsNoMore(s *script, alone bool) {
+	lead, other := s.pair()
+	s.answered(s.enqueue(lead, "q0"))
+	s.net.hold = func(from, to *simNode, m *pb.Message) bool {
+		return from == other && m.GetType() == pb.MsgAppResp || alone && from == lead && len(m.GetEntries()) > 0 && lead.disk.stalled > 0
+	}
+	s.removal(lead, other)
+	var entry uint64
+	s.until(5e9, "the removal on both disks", func() bool {
+		entry = lead.core.changes.index
+		return entry != 0 && lead.disk.last() == entry && other.disk.last() == entry
+	})
+	lead.disk.stalled = s.now + 60e9
+	for range 3 {
+		s.enqueue(lead, "q0")
+		s.pass(10e6)
+	}
+	if last := lead.core.lastAppended; last != entry+3 || lead.disk.last() != entry {
+		s.failf("nothing is shown: the log ends at %d, on the disk at %d, and the removal is %d", last, lead.disk.last(), entry)
+	}
+	s.net.hold = nil
+	s.until(5e9, "the removed node knows", func() bool { return other.core.expelled })
+	if last := other.core.lastAppended; last != entry {
+		s.failf("the removed node's log ends at %d, and its removal is %d", last, entry)
+	}
+	lead.kill()
+	lead.disk.stalled = 0
+	if lead.disk.commit >= entry {
+		s.failf("nothing is shown: the commit of the removal is on the disk")
+	}
+	lead.start()
+	s.until(10e9, "the removed node has ended", func() bool { return other.gone })
+	s.answered(s.enqueue(lead, "q0"), s.strongRead(lead, 5e9))
 }
 
 // TestRemovedLeaderHandsOver: a node is elected with the entry in its log that

@@ -134,22 +134,11 @@ func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
 	return sum, failed
 }
 
-// simOpen are seeds that fail, with what is open. RAFTQ_SIM_SEED runs them.
-var simOpen = map[uint64]string{
-	1124: "members: who is left asks for the vote of a leader that was removed and has gone, and finds no majority",
-}
-
 // simWork is a child: every second seed. It goes on after a failure, up to a few.
 func simWork(t *testing.T, from, to, ops int) {
 	debug.SetGCPercent(800) // worlds are small and short-lived
 	failures := 0
 	for seed := from; seed < to && failures < 3; seed += simWorkers {
-		if why := simOpen[uint64(seed)]; why != "" {
-			fmt.Printf("sim: seed %d is passed over: %s\n", seed, why)
-			b, _ := json.Marshal(simStats{Seeds: 1})
-			fmt.Printf("SIMSTATS %s\n", b)
-			continue
-		}
 		st, trace, failure := runWorld(t, uint64(seed), ops, nil)
 		if failure == "" && seed%50 == 0 {
 			if _, again, _ := runWorld(t, uint64(seed), ops, nil); again != trace {
