@@ -11,7 +11,7 @@ BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash sim compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-timers sim compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ bench-report: build ## three nodes, the standard set, tables in docs/performance
 
 test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency
+
+test-timers: ## 10,000 timers on real nodes: none early, none 100 ms late; wants a machine at rest
+	RAFTQ_TIMERS=10000 $(GO) test -count=1 -v -timeout 20m -run 'TestTimers$$' ./consistency
 
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode

@@ -44,7 +44,7 @@ const (
 	batchMax       = 1_000    // the server's own limit
 	batchBytesMax  = 8 << 20  // the server's own limit
 	sizeMax        = 16 << 20 // the server's own limit
-	queuesMax      = 10_000
+	queuesMax      = 1_000_000
 	queueShareMax  = 64 // queues that one dequeue may name
 	jobsMax        = 50_000_000
 	durationMax    = 24 * time.Hour

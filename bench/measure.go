@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -262,20 +264,53 @@ func (m *measurement) fillIn(r *run) {
 	}
 }
 
-// cleanUpMax bounds the deletion of the run's queues.
-const cleanUpMax = 30 * time.Second
+// cleanUpMax bounds the deletion of the run's queues, cleanUpNotes what is said of
+// each that stays, or is kept.
+const (
+	cleanUpMax   = time.Minute
+	cleanUpNotes = 8
+)
 
 // cleanUp deletes the queues that the run made.
 func (m *measurement) cleanUp() {
 	if m.cfg.Keep {
-		m.note("kept the queues %s", strings.Join(m.queues, ", "))
+		some := m.queues[:min(len(m.queues), cleanUpNotes)]
+		m.note("kept the queues %s%s", strings.Join(some, ", "), andMore(len(m.queues)-len(some)))
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpMax)
 	defer cancel()
-	for _, q := range m.queues {
-		if err := deleteQueue(ctx, m.addrs, q); err != nil {
-			m.note("queue %s could not be deleted: %v", q, err)
-		}
+	var (
+		next   atomic.Int64
+		lock   sync.Mutex
+		stayed int
+		group  sync.WaitGroup
+	)
+	for range min(len(m.queues), m.cfg.Connections, 64) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(m.queues)); i = next.Add(1) - 1 {
+				err := deleteQueue(ctx, m.addrs, m.queues[i])
+				if err == nil {
+					continue
+				}
+				lock.Lock()
+				if stayed++; stayed <= cleanUpNotes {
+					m.note("queue %s could not be deleted: %v", m.queues[i], err)
+				}
+				lock.Unlock()
+			}
+		})
 	}
+	group.Wait()
+	if more := stayed - cleanUpNotes; more > 0 {
+		m.note("%d more queues could not be deleted", more)
+	}
+}
+
+// andMore ends a list that leaves out n.
+func andMore(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
 }
