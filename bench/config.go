@@ -17,6 +17,7 @@ const (
 	WorkWaiters = "waiters"
 	WorkMixed   = "mixed"
 	WorkEcho    = "echo"
+	WorkCompare = "compare" // of several runs, see Comparison
 )
 
 // Workloads says what each workload does, in the order of the help.
@@ -29,6 +30,7 @@ var Workloads = []struct{ Name, Does string }{
 	{WorkWaiters, "every connection waits for a job on an empty queue while --producers others enqueue; latency from enqueue to hand-off"},
 	{WorkMixed, "70 % enqueue, dequeue and ack, 20 % reads, 10 % nack and extend"},
 	{WorkEcho, "the same requests as enqueue to a bare HTTP server: what the machine and the generator can do at best"},
+	{WorkCompare, "echo, enqueue and dequeue in turn, strong and fast: enqueue, dequeue and ack side by side; one connection goes to the leader"},
 }
 
 // Strong and Fast are the values of Config.Consistency.
@@ -106,6 +108,9 @@ func (c *Config) Complete() error {
 	}
 	if !slices.ContainsFunc(Workloads, func(w struct{ Name, Does string }) bool { return w.Name == c.Workload }) {
 		return fmt.Errorf("workload: %q is not one of %s", c.Workload, workloadNames())
+	}
+	if c.Workload == WorkCompare {
+		return fmt.Errorf("workload: %s is several runs, not one", WorkCompare)
 	}
 	setDefault(&c.Consistency, Strong)
 	if c.Consistency != Strong && c.Consistency != Fast {

@@ -266,23 +266,62 @@ func TestStandardSet(t *testing.T) {
 	}
 }
 
+// The comparison holds enqueue, dequeue and ack against strong and against the echo,
+// at as many connections.
+func TestComparison(t *testing.T) {
+	var runs []*Result
+	for _, c := range Comparison(Config{Endpoints: []string{"a:1", "b:1"}, Connections: 1}, "e:1") {
+		if err := c.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		if c.LeaderOnly != (c.Workload != WorkEcho) {
+			t.Errorf("%s: leader only %v", c.Name, c.LeaderOnly)
+		}
+		r := &Result{Config: c, Ops: []OpResult{{Name: opNames[opEnqueue], Requests: 1, Fast: 1, Latency: Latency{P50: 100}}}}
+		if c.Workload == WorkDequeue {
+			r.Ops = []OpResult{{Name: opNames[opDequeue], Requests: 1, Fast: 1, Latency: Latency{P50: 150}}, {Name: opNames[opAck], Requests: 1, Fast: 1, Latency: Latency{P50: 300}}}
+		}
+		runs = append(runs, r)
+	}
+	held := map[string]bool{}
+	for _, b := range Ratios(runs) {
+		held[b.text()] = true
+	}
+	for _, want := range []string{
+		"enqueue fast, 1 connection to the leader: p50 of enqueue / echo: 1.00 (at most 2: met); 100 ns / 100 ns",
+		"dequeue fast, 1 connection to the leader: p50 of dequeue / echo: 1.50 (at most 2: met); 150 ns / 100 ns",
+		"dequeue fast, 1 connection to the leader: p50 of ack / echo: 3.00 (at most 2: NOT met); 300 ns / 100 ns",
+		"enqueue fast, 1 connection to the leader: p50 of enqueue / strong: 1.00; 100 ns / 100 ns",
+		"dequeue fast, 1 connection to the leader: p50 of dequeue / strong: 1.00; 150 ns / 150 ns",
+		"dequeue fast, 1 connection to the leader: p50 of ack / strong: 1.00; 300 ns / 300 ns",
+	} {
+		if !held[want] {
+			t.Errorf("no %q in %v", want, held)
+		}
+	}
+	if len(held) != 6 {
+		t.Errorf("%v", held)
+	}
+}
+
 // A configuration that makes no sense is refused by the name of what is wrong.
 func TestConfigRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"workload":    func(c *Config) { c.Workload = "dance" },
-		"consistency": func(c *Config) { c.Consistency = "maybe" },
-		"endpoints":   func(c *Config) { c.Endpoints = nil },
-		"connections": func(c *Config) { c.Connections = -1 },
-		"size":        func(c *Config) { c.Size = bodyHeadSize - 1 },
-		"batch":       func(c *Config) { c.Batch = batchMax + 1 },
-		"producers":   func(c *Config) { c.Workload, c.Producers = WorkCycle, 1 },
-		"rate":        func(c *Config) { c.Rate = -1 },
-		"duration":    func(c *Config) { c.Duration = Duration(25 * time.Hour) },
-		"warmup":      func(c *Config) { c.Warmup = -1 },
-		"timeout":     func(c *Config) { c.Timeout = 1 },
-		"check":       func(c *Config) { c.Workload, c.Check = WorkEcho, true },
-		"queues":      func(c *Config) { c.Workload, c.Queues = WorkDequeue, 65 },
-		"requests":    func(c *Config) { c.Requests = -1 },
+		"workload: \"": func(c *Config) { c.Workload = "dance" },
+		"workload: c":  func(c *Config) { c.Workload = WorkCompare },
+		"consistency":  func(c *Config) { c.Consistency = "maybe" },
+		"endpoints":    func(c *Config) { c.Endpoints = nil },
+		"connections":  func(c *Config) { c.Connections = -1 },
+		"size":         func(c *Config) { c.Size = bodyHeadSize - 1 },
+		"batch":        func(c *Config) { c.Batch = batchMax + 1 },
+		"producers":    func(c *Config) { c.Workload, c.Producers = WorkCycle, 1 },
+		"rate":         func(c *Config) { c.Rate = -1 },
+		"duration":     func(c *Config) { c.Duration = Duration(25 * time.Hour) },
+		"warmup":       func(c *Config) { c.Warmup = -1 },
+		"timeout":      func(c *Config) { c.Timeout = 1 },
+		"check":        func(c *Config) { c.Workload, c.Check = WorkEcho, true },
+		"queues":       func(c *Config) { c.Workload, c.Queues = WorkDequeue, 65 },
+		"requests":     func(c *Config) { c.Requests = -1 },
 	} {
 		c := Config{Endpoints: []string{"a:1"}}
 		change(&c)

@@ -25,6 +25,21 @@ func RunAll(ctx context.Context, configs []Config, t *Teller) (results []*Result
 	return results, nil
 }
 
+// Comparison is the runs of WorkCompare: what a client waits for an enqueue, a
+// dequeue and an ack, fast and strong, beside an echo server. All else is as in c.
+func Comparison(c Config, echo string) []Config {
+	c.LeaderOnly = c.LeaderOnly || c.Connections <= 1
+	setDefault(&c.Jobs, 20_000)
+	one := func(workload, consistency string) Config {
+		c := c
+		c.Workload, c.Consistency = workload, consistency
+		return c
+	}
+	bare := one(WorkEcho, Fast)
+	bare.Endpoints, bare.LeaderOnly = []string{echo}, false
+	return []Config{bare, one(WorkEnqueue, Fast), one(WorkDequeue, Fast), one(WorkEnqueue, Strong), one(WorkDequeue, Strong)}
+}
+
 // SuiteGroup is a part of the standard set.
 type SuiteGroup struct {
 	Title, Note string
@@ -59,7 +74,7 @@ func StandardSet(endpoints []string, echo string, measured time.Duration) []Suit
 		{"Enqueue, dequeue, ack", "Every connection does the three in turn. A fast dequeue waits here: the job that was enqueued right before is not committed yet.",
 			slices.Concat(with(WorkCycle, 1, nil), with(WorkCycle, 16, nil), with(WorkCycle, 64, nil))},
 		{"Dequeue and ack", "From a queue with 20,000 jobs: 64 dequeues, then 64 acks, one job in a request. A fast ack depends on nothing uncommitted then.",
-			slices.Concat(with(WorkDequeue, 1, func(c *Config) { c.Jobs = 20_000 }), with(WorkDequeue, 16, func(c *Config) { c.Jobs = 20_000 }))},
+			slices.Concat(with(WorkDequeue, 1, func(c *Config) { c.Jobs = 20_000 }), with(WorkEcho, 1, nil), with(WorkDequeue, 16, func(c *Config) { c.Jobs = 20_000 }))},
 		{"Batches", "100 jobs in a request, as frames.", with(WorkBatch, 8, nil)},
 		{"Hand-off", "64 consumers wait on an empty queue, one producer enqueues 100 jobs a second; delivery is from the sending of the enqueue to the job in the consumer's hands.",
 			with(WorkWaiters, 64, func(c *Config) { c.Rate = 100 })},
@@ -67,8 +82,8 @@ func StandardSet(endpoints []string, echo string, measured time.Duration) []Suit
 			with(WorkEnqueue, 64, func(c *Config) { c.Rate = 500 })},
 		{"Backlog of 100,000 jobs", "Filled, then drained, 100 jobs in a request.", with(WorkBacklog, 8, backlog)},
 	}
-	if echo == "" {
-		groups[0].Configs = slices.DeleteFunc(groups[0].Configs, func(c Config) bool { return c.Workload == WorkEcho })
+	for i := range groups {
+		groups[i].Configs = slices.DeleteFunc(groups[i].Configs, func(c Config) bool { return echo == "" && c.Workload == WorkEcho })
 	}
 	return groups
 }
@@ -92,30 +107,36 @@ func RunSuite(ctx context.Context, groups []SuiteGroup, t *Teller, rep *Report) 
 	return nil
 }
 
-// echoRatioMax is the promise: a fast enqueue costs at most so many round trips
+// echoRatioMax is the promise: a fast operation costs at most so many round trips
 // to a bare HTTP server.
 const echoRatioMax = 2
 
-// Ratios compares runs that belong together: fast with strong, and an enqueue
-// with the echo at as many connections.
+// Ratios compares runs that belong together: fast with strong, and with the echo at
+// as many connections.
 func Ratios(runs []*Result) (bars []Bar) {
 	for _, fast := range runs {
 		if fast.Config.Consistency != Fast {
 			continue
 		}
 		for _, other := range runs {
-			if other.Config.Workload == WorkEcho && fast.Config.Workload == WorkEnqueue &&
-				other.Config.Connections == fast.Config.Connections && fast.Config.Rate == 0 {
-				bars = addRatio(bars, opEnqueue, fast, other, "echo")
-			}
-			if twins(fast.Config, other.Config) {
-				for _, o := range []op{opEnqueue, opDequeue, opAck} {
-					bars = addRatio(bars, o, fast, other, "strong")
+			for _, o := range []op{opEnqueue, opDequeue, opAck} {
+				switch {
+				case echoes(other.Config, fast.Config):
+					bars = addRatio(bars, o, fast, other, opEnqueue, "echo")
+				case twins(fast.Config, other.Config):
+					bars = addRatio(bars, o, fast, other, o, "strong")
 				}
 			}
 		}
 	}
 	return bars
+}
+
+// echoes tells whether an echo is what a run is held against: one job in a request,
+// and no waiting for anything but the answer.
+func echoes(echo, fast Config) bool {
+	return echo.Workload == WorkEcho && (fast.Workload == WorkEnqueue || fast.Workload == WorkDequeue) && fast.Batch == 1 &&
+		echo.Connections == fast.Connections && echo.Pipeline == fast.Pipeline && echo.Rate == 0 && fast.Rate == 0
 }
 
 // twins tells whether two runs differ in consistency alone.
@@ -125,8 +146,8 @@ func twins(fast, strong Config) bool {
 }
 
 // addRatio adds the ratio of two medians when both were measured.
-func addRatio(bars []Bar, o op, fast, other *Result, what string) []Bar {
-	a, b := fast.op(o), other.op(o)
+func addRatio(bars []Bar, o op, fast, other *Result, with op, what string) []Bar {
+	a, b := fast.op(o), other.op(with)
 	if a == nil || b == nil || a.Latency.P50 == 0 || b.Latency.P50 == 0 {
 		return bars
 	}

@@ -52,6 +52,9 @@ to "raftq bench render".`,
 		Example: `  # of raftq local, in another terminal
   E=127.0.0.1:8080,127.0.0.1:8081,127.0.0.1:8082
 
+  # enqueue, dequeue and ack, fast beside strong and beside a bare HTTP server
+  raftq bench --endpoints $E --workload compare
+
   # strong against fast, and a report to look at
   raftq bench --endpoints $E --consistency strong,fast --connections 1,16,64 --html bench.html
 
@@ -79,6 +82,9 @@ to "raftq bench render".`,
 			}
 			if err := refuseZeros(cmd); err != nil {
 				return &exitError{exitUsage, err}
+			}
+			if p.cfg.Workload == bench.WorkCompare && cmd.Flags().Changed("consistency") {
+				return &exitError{exitUsage, fmt.Errorf("consistency: %s has both", bench.WorkCompare)}
 			}
 			size, err := parseSize(p.size)
 			if err != nil {
@@ -148,48 +154,59 @@ func (p *benchPlan) flags(cmd *cobra.Command) {
 	f.SortFlags = false
 }
 
-// configs are the runs that the command line asks for.
-func (p *benchPlan) configs() ([]bench.Config, error) {
+// configs are the runs that the command line asks for. echo is the address of an
+// echo server, where one is needed.
+func (p *benchPlan) configs(echo string) ([]bench.Config, error) {
+	base := p.cfg
+	for _, e := range strings.Split(p.endpoints, ",") {
+		if e = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(e), "http://")); e != "" {
+			base.Endpoints = append(base.Endpoints, strings.TrimSuffix(e, "/"))
+		}
+	}
+	if base.Workload == bench.WorkEcho {
+		base.Endpoints = []string{echo}
+	}
 	var all []bench.Config
 	for _, connections := range p.connections {
+		c := base
+		c.Connections = connections
+		if c.Producers > 0 && c.Cap == 0 {
+			c.Cap = 2 * connections
+		}
+		if c.Workload == bench.WorkCompare {
+			all = append(all, bench.Comparison(c, echo)...)
+			continue
+		}
 		for _, consistency := range p.consistencies {
-			c := p.cfg
-			c.Consistency, c.Connections = consistency, connections
-			for _, e := range strings.Split(p.endpoints, ",") {
-				if e = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(e), "http://")); e != "" {
-					c.Endpoints = append(c.Endpoints, strings.TrimSuffix(e, "/"))
-				}
-			}
-			if c.Producers > 0 && c.Cap == 0 {
-				c.Cap = 2 * connections
-			}
-			if err := c.Complete(); err != nil {
-				return nil, &exitError{exitUsage, err}
-			}
+			c.Consistency = consistency
 			all = append(all, c)
 		}
 	}
 	if len(all) == 0 {
 		return nil, &exitError{exitUsage, errors.New("no consistency or no connections")}
 	}
+	for i := range all {
+		if err := all[i].Complete(); err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+	}
 	return all, nil
 }
 
 // carryOut does the runs and shows them.
 func (p *benchPlan) carryOut(ctx context.Context, out, progress io.Writer) error {
-	configs, err := p.configs()
-	if err != nil {
-		return err
-	}
-	if p.cfg.Workload == bench.WorkEcho {
-		echo, err := startEcho(ctx)
+	echo := ""
+	if p.cfg.Workload == bench.WorkEcho || p.cfg.Workload == bench.WorkCompare {
+		server, err := startEcho(ctx)
 		if err != nil {
 			return err
 		}
-		defer echo.Close()
-		for i := range configs {
-			configs[i].Endpoints = []string{echo.Addr}
-		}
+		defer server.Close()
+		echo = server.Addr
+	}
+	configs, err := p.configs(echo)
+	if err != nil {
+		return err
 	}
 	rep := &bench.Report{Title: p.title, Time: time.Now(), Command: "raftq " + strings.Join(os.Args[1:], " "), Environment: bench.ThisMachine()}
 	runs, runErr := bench.RunAll(ctx, configs, bench.NewTeller(progress))

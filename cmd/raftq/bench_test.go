@@ -39,6 +39,12 @@ func TestBench(t *testing.T) {
 	if out := mustRun(t, c, "bench", "--workload", "batch", "--batch", "10", "--duration", "100ms", "--warmup", "0s", "--check"); !strings.Contains(out, "check passed") {
 		t.Error(out)
 	}
+	out = mustRun(t, c, "bench", "--workload", "compare", "--duration", "100ms", "--warmup", "0s", "--jobs", "300")
+	for _, want := range []string{"p50 of enqueue / echo", "p50 of dequeue / echo", "p50 of ack / echo", "p50 of enqueue / strong", "p50 of dequeue / strong", "p50 of ack / strong"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
 	var left struct{ Queues []struct{ Queue string } }
 	if err := json.Unmarshal([]byte(mustRun(t, c, "stats", "-o", "json")), &left); err != nil || len(left.Queues) != 0 {
 		t.Errorf("%v, left behind: %+v", err, left.Queues)
@@ -95,6 +101,7 @@ func TestBenchUsage(t *testing.T) {
 	}{
 		{[]string{"--workload", "dance"}, "workload"},
 		{[]string{"--consistency", "maybe"}, "consistency"},
+		{[]string{"--workload", "compare", "--consistency", "fast"}, "consistency"},
 		{[]string{"--connections", "-1"}, "connections"},
 		{[]string{"--connections", "0"}, "connections: 0 is not above 0"},
 		{[]string{"--connections", "4,0"}, "connections: 0 is not above 0"},
