@@ -10,8 +10,9 @@ BENCH_TIME   ?= 100ms
 BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
+MEMBER_ROUNDS ?= 10
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-timers sim compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-members test-timers sim compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +59,9 @@ bench-report: build ## three nodes, the standard set, tables in docs/performance
 
 test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency
+
+test-members: ## MEMBER_ROUNDS times a cluster grows from one node to five and shrinks again, under load
+	RAFTQ_MEMBER_ROUNDS=$(MEMBER_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run 'TestMembersUnderLoad|TestLostDisk' ./consistency
 
 test-timers: ## 10,000 timers on real nodes: none early, none 100 ms late; wants a machine at rest
 	RAFTQ_TIMERS=10000 $(GO) test -count=1 -v -timeout 20m -run 'TestTimers$$' ./consistency

@@ -23,11 +23,12 @@ type Options struct {
 	Env                            []string // added to the environment of every node
 }
 
-// Cluster is a set of nodes that know each other as first members.
+// Cluster is a set of nodes that know each other as first members, and those that
+// joined later.
 type Cluster struct {
 	Nodes []*Node
 
-	dir      string
+	options  Options
 	pids     *pids
 	spawner  *spawner
 	reserved []int // sockets that hold the free ports
@@ -49,44 +50,64 @@ func New(o Options) (*Cluster, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, pids: newPids(dir)}
+	o.Dir = dir
+	c := &Cluster{options: o, pids: newPids(dir)}
 	if err := c.pids.refuseSecond(); err != nil {
 		return nil, err
 	}
-	for i := range o.Nodes {
-		n := &Node{
-			cluster: c,
-			binary:  o.Binary,
-			env:     o.Env,
-			Name:    fmt.Sprintf("n%d", i+1),
-			Args:    append([]string(nil), o.Args...),
+	for range o.Nodes {
+		if _, err := c.layOut(); err != nil {
+			c.releasePorts()
+			return nil, err
 		}
-		n.DataDir = filepath.Join(dir, n.Name)
-		n.LogFile = n.DataDir + ".log"
-		for _, p := range []struct {
-			addr  *string
-			first int
-		}{{&n.Client, o.ClientPort}, {&n.Resp, o.RespPort}, {&n.Peer, o.PeerPort}} {
-			if p.first != 0 {
-				*p.addr = fmt.Sprintf("%s:%d", host, p.first+i)
-				continue
-			}
-			fd, port, err := reservePort()
-			if err != nil {
-				c.releasePorts()
-				return nil, fmt.Errorf("reserve a port: %w", err)
-			}
-			c.reserved = append(c.reserved, fd)
-			*p.addr = fmt.Sprintf("%s:%d", host, port)
-		}
-		c.Nodes = append(c.Nodes, n)
 	}
 	c.spawner = newSpawner()
 	return c, nil
 }
 
+// Add lays one more node out, which is to join the running cluster of the others
+// when it is started.
+func (c *Cluster) Add() (*Node, error) {
+	n, err := c.layOut()
+	if err == nil {
+		n.Joins = true
+	}
+	return n, err
+}
+
+// layOut adds a node to the list.
+func (c *Cluster) layOut() (*Node, error) {
+	o, i := c.options, len(c.Nodes)
+	n := &Node{
+		cluster: c,
+		binary:  o.Binary,
+		env:     o.Env,
+		Name:    fmt.Sprintf("n%d", i+1),
+		Args:    append([]string(nil), o.Args...),
+	}
+	n.DataDir = filepath.Join(o.Dir, n.Name)
+	n.LogFile = n.DataDir + ".log"
+	for _, p := range []struct {
+		addr  *string
+		first int
+	}{{&n.Client, o.ClientPort}, {&n.Resp, o.RespPort}, {&n.Peer, o.PeerPort}} {
+		if p.first != 0 {
+			*p.addr = fmt.Sprintf("%s:%d", host, p.first+i)
+			continue
+		}
+		fd, port, err := reservePort()
+		if err != nil {
+			return nil, fmt.Errorf("reserve a port: %w", err)
+		}
+		c.reserved = append(c.reserved, fd)
+		*p.addr = fmt.Sprintf("%s:%d", host, port)
+	}
+	c.Nodes = append(c.Nodes, n)
+	return n, nil
+}
+
 // Dir is where the cluster keeps its files.
-func (c *Cluster) Dir() string { return c.dir }
+func (c *Cluster) Dir() string { return c.options.Dir }
 
 // Endpoints returns the client addresses of all nodes, joined by commas, as
 // the --endpoints flag takes them.
@@ -110,8 +131,19 @@ func (c *Cluster) RespEndpoints() string {
 // initialCluster is the flag of that name.
 func (c *Cluster) initialCluster() string {
 	var all []string
-	for _, n := range c.Nodes {
+	for _, n := range c.Nodes[:c.options.Nodes] {
 		all = append(all, n.Name+"=http://"+n.peerVia())
+	}
+	return strings.Join(all, ",")
+}
+
+// others are the client addresses of the nodes that run besides one.
+func (c *Cluster) others(n *Node) string {
+	var all []string
+	for _, o := range c.Nodes {
+		if o != n && o.Running() {
+			all = append(all, o.Client)
+		}
 	}
 	return strings.Join(all, ",")
 }

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // status 0 on SIGTERM. n2 leads.
 func fakeNode(args []string) {
 	fs := flag.NewFlagSet("serve", flag.ExitOnError)
-	for _, name := range []string{"name", "data-dir", "listen-resp", "listen-peer", "advertise-peer", "initial-cluster"} {
+	for _, name := range []string{"name", "data-dir", "listen-resp", "listen-peer", "advertise-peer", "initial-cluster", "join"} {
 		fs.String(name, "", "")
 	}
 	addr := fs.String("listen-client", "", "")
@@ -268,4 +268,31 @@ func alive(pid int) bool {
 	}
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	return !strings.HasPrefix(rest, " Z")
+}
+
+// TestAdd proves that a node that is added joins the others that run, and that the
+// first members stay the first members.
+func TestAdd(t *testing.T) {
+	c := newTest(t, "node", 2)
+	ctx := within(t, 20*time.Second)
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Add()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Nodes[1].Kill9()
+	if got := strings.Join(n.flags(), " "); !strings.Contains(got, "--join "+c.Nodes[0].Client) || strings.Contains(got, c.Nodes[1].Client) || strings.Contains(got, "--initial-cluster") {
+		t.Errorf("the added one: %s", got)
+	}
+	if got := strings.Join(c.Nodes[0].flags(), " "); strings.Contains(got, "n3=") || strings.Contains(got, "--join") || !strings.Contains(got, "n2=") {
+		t.Errorf("a first member: %s", got)
+	}
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +19,7 @@ type Node struct {
 	PeerVia            string // host:port by which the others reach Peer; set before any start
 	DataDir, LogFile   string
 	Args               []string // further flags of serve; may be changed between starts
+	Joins              bool     // it joins the cluster of the others instead of being a first member; may be changed between starts
 
 	cluster *Cluster
 	binary  string
@@ -102,7 +104,11 @@ func (n *Node) Start() error {
 
 // flags are those of serve.
 func (n *Node) flags() []string {
-	return append([]string{
+	who := []string{"--initial-cluster", n.cluster.initialCluster()}
+	if n.Joins {
+		who = []string{"--join", n.cluster.others(n)}
+	}
+	return slices.Concat([]string{
 		"serve",
 		"--name", n.Name,
 		"--data-dir", n.DataDir,
@@ -110,8 +116,7 @@ func (n *Node) flags() []string {
 		"--listen-resp", n.Resp,
 		"--listen-peer", n.Peer,
 		"--advertise-peer", "http://" + n.peerVia(),
-		"--initial-cluster", n.cluster.initialCluster(),
-	}, n.Args...)
+	}, who, n.Args)
 }
 
 func (n *Node) peerVia() string {

@@ -19,6 +19,8 @@ type client struct {
 	node int
 	addr string
 	http *http.Client
+	// fleet, if set, is where it goes on when its node says that nothing was done.
+	fleet *fleet
 }
 
 func newClient(h *history, node int, addr string) *client {
@@ -57,6 +59,21 @@ func (a answer) outcome(err error) outcome {
 // do sends one request. Answers that a client of a healthy node must not see are
 // recorded as errors.
 func (c *client) do(ctx context.Context, method, path string, body []byte) (answer, error) {
+	a, err := c.send(ctx, method, path, body)
+	for end := time.Now().Add(roamMax); c.fleet != nil && nothingDone(a, err) && time.Now().Before(end) && ctx.Err() == nil; {
+		c.node, c.addr = c.fleet.next(c.node)
+		a, err = c.send(ctx, method, path, body)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.h.failed(c.node, "%s %s: %v", method, path, err)
+	case err == nil && a.status >= 500:
+		c.h.failed(c.node, "%s %s: %d %s", method, path, a.status, a.body)
+	}
+	return a, err
+}
+
+func (c *client) send(ctx context.Context, method, path string, body []byte) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.addr+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -66,21 +83,12 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) (answ
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		if ctx.Err() == nil {
-			c.h.failed(c.node, "%s %s: %v", method, path, err)
-		}
 		return answer{}, err
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
-		if ctx.Err() == nil {
-			c.h.failed(c.node, "%s %s: %v", method, path, err)
-		}
 		return answer{}, err
-	}
-	if res.StatusCode >= 500 {
-		c.h.failed(c.node, "%s %s: %d %s", method, path, res.StatusCode, b)
 	}
 	return answer{res.StatusCode, b, res.Header}, nil
 }

@@ -64,14 +64,24 @@ func (c *call) byLeader(uri string, do func(left time.Duration) error) error {
 		passed := len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0
 		again := p.kind == kindOf(fsm.CodeNoLeader) || p.kind == kindOf(fsm.CodeCommitTimeout)
 		if !again || passed || time.Until(end) < 2*leaderPause {
-			if p.kind.status == http.StatusServiceUnavailable && unknown {
-				// The last attempt did nothing, but an earlier one may have.
-				p = &problem{kind: kindOf(fsm.CodeCommitTimeout), detail: p.detail, unknown: true}
-			}
-			return p
+			return p.afterAll(unknown)
 		}
 		time.Sleep(leaderPause)
 	}
+}
+
+// afterAll is what the last of several attempts says about all of them: it may have
+// done nothing, and even been refused because of what an earlier one did.
+func (p *problem) afterAll(unknown bool) *problem {
+	if !unknown {
+		return p
+	}
+	all := *p
+	all.unknown = true
+	if all.kind.status == http.StatusServiceUnavailable {
+		all.kind = kindOf(fsm.CodeCommitTimeout)
+	}
+	return &all
 }
 
 func asProblemOrNil(err error) *problem {
@@ -82,8 +92,8 @@ func asProblemOrNil(err error) *problem {
 }
 
 // passOn sends the request to another node and takes over its answer; false when
-// there is nobody to send it to, or it was passed on before. An answer that says
-// that the node cannot take it now is an error.
+// there is nobody to send it to, or it was passed on before. An error that it answers
+// is an error.
 func (c *call) passOn(client, uri string, timeout time.Duration) (bool, error) {
 	if client == "" || len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0 {
 		return false, nil
@@ -101,7 +111,7 @@ func (c *call) passOn(client, uri string, timeout time.Duration) (bool, error) {
 	if err := c.s.forwardTo(req, res, timeout); err != nil {
 		return true, err
 	}
-	if s := res.StatusCode(); s == http.StatusServiceUnavailable || s == http.StatusGatewayTimeout {
+	if res.StatusCode() >= http.StatusBadRequest {
 		var said struct{ Code, Detail, Applied string }
 		_ = json.Unmarshal(res.Body(), &said) // an empty detail is no harm
 		return true, &problem{kind: kindNamed(said.Code), detail: said.Detail, unknown: said.Applied != "no"}
@@ -250,28 +260,58 @@ func (c *call) memberURI(id uint64, rest string) string {
 	return uri
 }
 
-// removeMember removes a member: first its clients go elsewhere, if it lives.
+// removeMember removes a member: first its clients go elsewhere, if it lives. If it
+// stays it serves them again; if nobody knows, the error says so, and what to do.
 func (c *call) removeMember() error {
 	id, name, err := c.member()
 	if err != nil {
 		return err
 	}
-	return c.byLeader(c.memberURI(id, ""), func(left time.Duration) error {
+	passed := len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0
+	was, drained := c.memberByID(id).Draining, ""
+	err = c.byLeader(c.memberURI(id, ""), func(left time.Duration) error {
 		end := time.Now().Add(left)
 		may, err := c.s.replica.MayRemoveMember(id, name, left)
 		if err != nil {
 			return err
 		}
-		drained := !may.Already && c.drainOther(may.Member.Name, false, min(drainMax, time.Until(end)/2)) == nil
+		if !may.Already && c.drainOther(may.Member.Name, false, min(drainMax, time.Until(end)/2)) == nil {
+			drained = may.Member.Name
+		}
 		ch, err := c.s.replica.RemoveMember(id, name, time.Until(end))
 		if err != nil {
-			if p := asProblem(err); drained && !p.unknown && p.kind.status != http.StatusServiceUnavailable {
-				_ = c.drainOther(may.Member.Name, true, drainMax) // it stays, after all; who drains may end it by hand
-			}
 			return err
 		}
 		return c.answerMembers(&ch)
 	})
+	p := asProblemOrNil(err)
+	if p == nil {
+		return nil
+	}
+	busy := p.kind.status == http.StatusServiceUnavailable
+	switch {
+	case p.unknown && passed || busy && passed:
+		// Whoever passed it on goes on.
+	case p.unknown && id != 0:
+		p.detail += fmt.Sprintf("; the member may be removed or not, and serve nobody. Ask again by the id %016x: that is answered as done if it is", id)
+	case p.unknown || was:
+	case busy:
+		_ = c.drainOther(c.memberByID(id).Name, true, drainMax) // another node may have drained it; if this fails, it is seen to drain
+	case drained != "":
+		_ = c.drainOther(drained, true, drainMax) // as above
+	}
+	return p
+}
+
+// memberByID is the member with an id, as this node knows it; empty when there is
+// none.
+func (c *call) memberByID(id uint64) ClusterNode {
+	for _, n := range c.s.replica.Cluster().Nodes {
+		if n.ID == fmt.Sprintf("%016x", id) {
+			return n
+		}
+	}
+	return ClusterNode{}
 }
 
 func (c *call) promoteMember() error {

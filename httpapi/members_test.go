@@ -128,3 +128,45 @@ func TestDrain(t *testing.T) {
 		t.Errorf("%d %s; %d drains, removed %+v", a.status, a.body, there.changes, here.removed)
 	}
 }
+
+// TestRemovalHalfDone proves that a removal of which an attempt may have been carried
+// out is told as unknown, whatever the last attempt was refused with, and says what
+// to do; and that a member which stays, for sure, serves again.
+func TestRemovalHalfDone(t *testing.T) {
+	leader, follower, member := newFake(), newFake(), newFake()
+	follower.leader = listening(t, leader, Options{})
+	member.others = []ClusterNode{{Name: "n3", Role: "voter", Alive: true}}
+	follower.others = []ClusterNode{{Name: "n7", ID: "0000000000000007", Client: listening(t, member, Options{}), Alive: true, Role: "voter"}}
+	leader.others = follower.others
+	s := newServer(t, follower, Options{})
+	for _, c := range []struct {
+		code          fsm.Code
+		unknown       bool // of the first attempt
+		status        int
+		says, applied string
+		undrained     int // asked of the member
+	}{
+		{fsm.CodeMemberNotFound, true, 404, "Ask again by the id 0000000000000007", "unknown", 0},
+		{fsm.CodeQuorumAtRisk, true, 409, "Ask again by the id 0000000000000007", "unknown", 0},
+		{fsm.CodeOverloaded, true, 504, "Ask again by the id 0000000000000007", "unknown", 0},
+		{fsm.CodeQuorumAtRisk, false, 409, "at the end", "no", 0},
+		{fsm.CodeOverloaded, false, 503, "at the end", "no", 1},
+		{fsm.CodeNoLeader, false, 503, "at the end", "no", 1},
+	} {
+		attempts := 0
+		member.changes = 0
+		leader.refuse = func() *fsm.Error {
+			if attempts++; attempts == 1 {
+				return &fsm.Error{Code: fsm.CodeNoLeader, Detail: "at first", Unknown: c.unknown}
+			}
+			return fsm.Refuse(c.code, "at the end")
+		}
+		a := ask(t, s, "DELETE", "/v1/cluster/members/n7?timeout=300ms", "")
+		if a.status != c.status || !strings.Contains(a.body, c.says) || !strings.Contains(a.body, `"applied":"`+c.applied+`"`) {
+			t.Errorf("%v after unknown=%v: %d %s", c.code, c.unknown, a.status, a.body)
+		}
+		if member.changes != c.undrained {
+			t.Errorf("%v after unknown=%v: the member was asked %d times to serve again", c.code, c.unknown, member.changes)
+		}
+	}
+}

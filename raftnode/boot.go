@@ -44,6 +44,12 @@ func (d *dataDir) note() string    { return filepath.Join(d.path, "note") }
 func (d *dataDir) boots() string   { return filepath.Join(d.path, "boot") }
 func (d *dataDir) join() string    { return filepath.Join(d.path, "join") }
 
+// HasData tells whether a data directory is that of a node already.
+func HasData(dir string) bool {
+	there, err := (&dataDir{path: dir}).hasLog()
+	return there && err == nil
+}
+
 // hasLog tells whether the node has begun to be a member.
 func (d *dataDir) hasLog() (bool, error) {
 	_, err := os.Stat(filepath.Join(d.path, "log"))

@@ -21,6 +21,7 @@ type change struct {
 	member   fsm.Member // MemberAdd: Name, Peer, Standby, Join; else ID, or Name where it is 0
 	replace  bool       // MemberAdd: a dead member of that name is removed first
 	dry      bool       // only to be judged
+	begun    bool       // a part of it is in the log: it cannot be refused as not applied
 	level    uint32     // MemberAdd: feature level of the node that joins, 0 = nobody knows
 	timeout  int64      // ns
 	asked    int64      // boot ns
@@ -48,9 +49,28 @@ const changesMax = 16
 
 func (ch *change) refuse(code fsm.Code, format string, args ...any) {
 	if ch.reply != nil {
-		ch.reply(fsm.MembersChanged{}, fsm.Refuse(code, format, args...))
+		err := fsm.Refuse(code, format, args...)
+		if ch.begun {
+			err.Unknown, err.Detail = true, "begun, and not known to have ended; ask again: "+err.Detail
+		}
+		ch.reply(fsm.MembersChanged{}, err)
 		ch.reply = nil
 	}
+}
+
+// begun tells whether a part of a change is in the log, also when somebody else asked
+// for it: a removed member that waits to be let go.
+func (c *core) begun(ch *change) bool {
+	m := ch.member
+	if ch.verb == fsm.MemberRemove && m.ID == 0 {
+		for _, o := range c.members {
+			if o.Name == m.Name {
+				m = o
+			}
+		}
+	}
+	under := c.changes.under != nil && c.changes.verb == fsm.MemberRemove && c.changes.id == m.ID
+	return ch.begun || ch.verb == fsm.MemberRemove && m.ID != 0 && (under || c.machine.Removed(m.ID))
 }
 
 func (ch *change) unknown(why string) {
@@ -87,7 +107,8 @@ func (c *core) changesTick() {
 	keep := q.queue[:0]
 	for _, ch := range q.queue {
 		if ch.reply != nil && c.now.boot >= ch.deadline {
-			ch.refuse(fsm.CodeOverloaded, "not begun within the timeout of %d ms", ch.timeout/1e6)
+			ch.begun = c.begun(ch)
+			ch.refuse(fsm.CodeOverloaded, "its turn did not come within the timeout of %d ms", ch.timeout/1e6)
 		} else {
 			keep = append(keep, ch)
 		}
@@ -119,6 +140,7 @@ func (c *core) changesTick() {
 func (c *core) changesLeaderChanged() {
 	if c.role != raft.StateLeader {
 		for _, ch := range c.changes.queue {
+			ch.begun = c.begun(ch)
 			ch.refuse(fsm.CodeNoLeader, "this node does not lead any more; ask the leader")
 		}
 		c.changes.queue = nil
@@ -167,6 +189,7 @@ func (c *core) proposeChange() {
 	}
 	q.verb, q.id, q.data, q.index, q.term = v.op.Verb, v.op.Member.ID, ents[0].GetData(), 0, c.lead.term
 	if v.first {
+		ch.begun = true
 		q.under = &change{verb: v.op.Verb, deadline: ch.deadline} // and then ch again
 	} else {
 		q.under, q.queue = ch, q.queue[1:]
@@ -211,11 +234,11 @@ func (c *core) changeCommitted(e *pb.Entry, a *fsm.Applied, was fsm.Member) {
 		ch.refuse(fsm.CodeInvalidRequest, "the change was refused; look at the members")
 	case q.verb == fsm.MemberRemove:
 		// Not done before a majority of the others knows it for good.
-		ch.member = was
+		ch.member, ch.begun = was, true
 		if c.role == raft.StateLeader {
 			q.queue = append([]*change{ch}, q.queue...)
-		} else if ch.reply != nil {
-			ch.reply(fsm.MembersChanged{}, &fsm.Error{Code: fsm.CodeNoLeader, Unknown: true, Detail: "removed; but the leader changed before all knew it: ask again, by the id"})
+		} else {
+			ch.refuse(fsm.CodeNoLeader, "%s is removed, but the leader changed before all knew it; ask by the id", was.Name)
 		}
 	default:
 		member, ok := c.member(q.id)
@@ -497,6 +520,7 @@ func (c *core) endAtRemoval(m *pb.Message) {
 // endChanges answers who still waits when the replica ends.
 func (c *core) endChanges() {
 	for _, ch := range c.changes.queue {
+		ch.begun = c.begun(ch)
 		ch.refuse(fsm.CodeLeaving, "%v; ask another one", errStopped)
 	}
 	if ch := c.changes.under; ch != nil {

@@ -45,6 +45,11 @@
 //	apply.go     committed entries, snapshots taken and installed
 //	speculate.go a leader's machine ahead of the commit, and back
 //	fast.go      answers before the commit
+//	members.go   the member table and raft's configuration
+//	change.go    changes of the members, on the leader
+//	membership.go  changes of the members, as front ends ask for them
+//	join.go      the data directory of a new node
+//	lend.go      snapshots for nodes that join
 //	status.go    what members tell each other, and show
 //	rawnode.go   raft, asked no more than needed, given proposals together
 //	hardstate.go raft's promises on their way to the log

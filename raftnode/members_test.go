@@ -278,3 +278,58 @@ func TestMembers(t *testing.T) {
 	}
 	cr.closeAll()
 }
+
+// TestWipedFirstMember proves that a first member which comes back with an empty
+// disk, while others know it, does not begin anew, and that one which has lost only
+// its log does not either.
+func TestWipedFirstMember(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tr := newTrio(t)
+	tr.openAll()
+	tr.close(0)
+	lost := tr.cfg[0]
+	lost.DataDir = filepath.Join(t.TempDir(), "empty")
+	if _, err := Open(lost); err == nil || !strings.Contains(err.Error(), "lost its disk") {
+		t.Errorf("an empty disk: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(tr.cfg[0].DataDir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(tr.cfg[0]); err == nil || !strings.Contains(err.Error(), "its log is gone") {
+		t.Errorf("no log: %v", err)
+	}
+	tr.closeAll()
+}
+
+// TestNewAddress proves that a member that starts at another address is found
+// there by the others, and that what --initial-cluster said of it does not matter
+// any more.
+func TestNewAddress(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	tr := newTrio(t)
+	tr.openAll()
+	tr.close(0)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := ln.Addr().String()
+	ln.Close()
+	tr.cfg[0].ListenPeer, tr.cfg[0].AdvertisePeer = moved, "http://"+moved
+	tr.open(0)
+	tr.ready(0)
+	await(t, "the others know the new address, and it answers", func() bool {
+		for _, n := range tr.nodes[1:] {
+			for _, m := range n.Status().Nodes {
+				if m.Name == "n1" && (m.Peer != "http://"+moved || !m.Alive) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	// They need it: the other one of them goes.
+	tr.close(2)
+	enqueueOn(t, tr.nodes[1], "with the moved one")
+	tr.closeAll()
+}

@@ -142,6 +142,11 @@ func (w *world) ask(ch *change, done func(fsm.MembersChanged), refused func(*fsm
 		answered = true
 		switch {
 		case err == nil:
+			// Answered when it is applied: raft and the table have it here.
+			m, there := lead.core.member(c.Member.ID)
+			if c.Index > lead.core.confirmed.Index || there == (ch.verb == fsm.MemberRemove) || ch.verb == fsm.MemberPromote && m.Learner || there && !inConf(lead.core.conf, m.ID) {
+				w.failf("%s answers a change of %v at %d, and at %d its table has %+v", lead.name, ch.member, c.Index, lead.core.confirmed.Index, lead.core.members)
+			}
 			w.note('m', uint64(ch.verb), c.Member.ID, c.Index)
 			done(c)
 		case err.Unknown || err.Code == fsm.CodeNoLeader || err.Code == fsm.CodeOverloaded || err.Code == fsm.CodeFeatureLevel:
@@ -219,7 +224,10 @@ func (w *world) join(name string, instead *simNode, standby bool) {
 
 // fetch gives a new node its first snapshot, from any node that has one.
 func (w *world) fetch(m fsm.Member, index uint64) {
-	if w.byID[m.ID] != nil {
+	if was := w.byID[m.ID]; was != nil {
+		if was.name != m.Name || w.check.refs[0].Removed(m.ID) {
+			w.failf("%s is given the id %x, which was %s's", m.Name, m.ID, was.name)
+		}
 		return // its second answer
 	}
 	for _, n := range w.live() {

@@ -131,6 +131,7 @@ func TestRemovedLeaderHandsOver(t *testing.T) {
 		var entry uint64
 		s.until(5e9, "the removal in both logs", func() bool {
 			entry = lead.core.changes.index
+			println("X", entry, lead.core.changes.verb, lead.core.lastAppended)
 			last, _ := other.storage.LastIndex()
 			return lead.core.changes.under != nil && entry != 0 && last >= entry
 		})
@@ -155,6 +156,52 @@ func TestRemovedLeaderHandsOver(t *testing.T) {
 		s.net.hold = nil
 		s.until(10e9, "the removed leader has ended", func() bool { return other.gone })
 		s.answered(rd, s.enqueue(lead, "q0"))
+	})
+}
+
+// TestRemovalCutShort lets the time of a removal end between its commit and the commit
+// of what lets the removed node go. The leader does not know then whether that comes,
+// and says so: never that nothing was done. Asked again by the id, it goes on, and
+// answers it as done ever after; by the name nobody is known.
+func TestRemovalCutShort(t *testing.T) {
+	newScript(t, func(s *script) {
+		lead := s.leader()
+		gone := s.nodes[(lead.i+1)%3]
+		var said *fsm.Error
+		ask := func(m fsm.Member, timeout int64) {
+			said = nil
+			lead.post(changeAsked{&change{verb: fsm.MemberRemove, member: m, timeout: timeout, reply: func(c fsm.MembersChanged, err *fsm.Error) {
+				if err == nil {
+					s.failf("answered as done: %+v", c)
+				}
+				said = err
+			}}})
+			s.until(10e9, "an answer", func() bool { return said != nil })
+		}
+		last := lead.core.lastAppended
+		s.net.hold = func(from, to *simNode, m *pb.Message) bool {
+			return to == lead && m.GetType() == pb.MsgAppResp && m.GetIndex() > last+1
+		}
+		ask(fsm.Member{ID: gone.id}, 1e9)
+		if _, there := lead.core.member(gone.id); there || !said.Unknown {
+			s.failf("member: %v, and told as %v", there, said)
+		}
+		ask(fsm.Member{ID: gone.id}, 1e9)
+		if !said.Unknown {
+			s.failf("asked again while it is under way: %v", said)
+		}
+		s.net.hold = nil
+		for i := range 2 {
+			c := s.changed(lead, &change{verb: fsm.MemberRemove, member: fsm.Member{ID: gone.id}})
+			if c.Member.ID != gone.id || i == 1 && !c.Already {
+				s.failf("asked again: %+v", c)
+			}
+		}
+		s.until(10e9, "the removed node has ended", func() bool { return gone.gone })
+		ask(fsm.Member{Name: gone.name}, 1e9)
+		if said.Code != fsm.CodeMemberNotFound {
+			s.failf("by the name: %v", said)
+		}
 	})
 }
 

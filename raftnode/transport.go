@@ -58,6 +58,9 @@ const (
 	fieldFrom    = "X-Server-From"
 	fieldCluster = "X-Etcd-Cluster-Id"
 
+	pollEvery = time.Second
+	pollAgain = 250 * time.Millisecond // after no answer
+
 	// removedGrace is how long a removed peer's connections stay, so that it
 	// learns from its own log, and its clients get their last answers.
 	removedGrace = time.Second
@@ -241,9 +244,10 @@ func (t *transport) askAll() {
 
 // poll asks one peer for its status until it is gone.
 func (t *transport) poll(id uint64, p *peerLink) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	again := time.NewTimer(time.Second)
+	defer again.Stop()
 	for {
+		again.Reset(pollAgain) // soon: it may just be starting
 		peer, asked := *p.peer.Load(), clocks().boot
 		switch s, err := fetchStatus(t.ctx, t.client, peer, t.n.id, t.n.cluster); {
 		case errors.Is(err, ErrRemoved):
@@ -252,10 +256,11 @@ func (t *transport) poll(id uint64, p *peerLink) {
 		case errors.Is(err, errOtherCluster):
 			t.n.log.Error("a peer belongs to another cluster", zap.String("peer", peer))
 		case err == nil && s.ID == id:
+			again.Reset(pollEvery)
 			t.n.box.post(peerStatus{s, asked})
 		}
 		select {
-		case <-tick.C:
+		case <-again.C:
 		case <-p.ask:
 		case <-p.gone:
 			select {

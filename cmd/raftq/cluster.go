@@ -39,15 +39,9 @@ entries of the log a node has not applied yet.`,
 			}
 			slices.SortFunc(c.Nodes, func(a, b client.Member) int { return strings.Compare(a.Name, b.Name) })
 			rows := make([][]string, 0, len(c.Nodes))
-			for _, n := range c.Nodes {
-				role, state := n.Role, "up"
-				if n.Leader {
-					role = "leader"
-				}
-				if !n.Alive {
-					state = "DOWN"
-				}
-				rows = append(rows, []string{n.Name, role, state, n.Client, n.Peer,
+			for i := range c.Nodes {
+				n := &c.Nodes[i]
+				rows = append(rows, []string{n.Name, roleOf(n), stateOf(n), n.Client, n.Peer,
 					total(n.MatchIndex), total(n.AppliedIndex), total(c.CommitIndex - min(c.CommitIndex, n.AppliedIndex)), n.Version})
 			}
 			return table(out, []string{"NODE", "ROLE", "STATE", "CLIENT", "PEER", ">MATCH", ">APPLIED", ">BEHIND", "VERSION"}, rows)

@@ -163,7 +163,7 @@ func TestExitCodesDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	codes := regexp.MustCompile(`(?m)^  (\d)  (.*)$`).FindAllStringSubmatch(exitHelp, -1)
-	if len(codes) != 7 {
+	if len(codes) != 8 {
 		t.Fatalf("%d codes in the help", len(codes))
 	}
 	for _, c := range codes {

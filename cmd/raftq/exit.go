@@ -11,6 +11,7 @@ const (
 	exitRefused     = 4
 	exitUnavailable = 5
 	exitUnknown     = 6
+	exitRemoved     = 7
 )
 
 const exitHelp = `Exit codes:
@@ -20,7 +21,8 @@ const exitHelp = `Exit codes:
   3  nothing there: no job came, or the queue or job does not exist or is gone
   4  refused: the server answered with an error; doing it again will not help
   5  not done: no node could be reached, or the cluster cannot take it now; try again
-  6  unknown: the answer got lost; it may have been done or not`
+  6  unknown: the answer got lost; it may have been done or not
+  7  serve: this node was removed from its cluster; starting it again will not help`
 
 // exitError is an error that ends the process with a certain code.
 type exitError struct {

@@ -57,8 +57,21 @@ func (e *itemsError) Error() string {
 	return fmt.Sprintf("%d of %d failed\n  %s", len(e.lines), e.total, strings.Join(e.lines, "\n  "))
 }
 
+// hinted is an error about which a command knows better what to do than its code
+// says.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+
 // hintFor returns what to do about an error, or "".
 func hintFor(err error) string {
+	var known *hinted
+	if errors.As(err, &known) {
+		return known.hint
+	}
 	var items *itemsError
 	if errors.As(err, &items) {
 		return hints[items.code]

@@ -22,8 +22,8 @@ var hints = map[string]string{
 	"job_gone":         "it was acked, deleted, or its time to live was over; there is nothing left to do",
 	"topic_not_found":  "the first append makes one",
 	"offset_trimmed":   "older messages were dropped; read from first_offset on",
-	"member_exists":    `"raftq cluster" lists the members`,
-	"member_not_found": `"raftq cluster" lists the members`,
+	"member_exists":    `"raftq member list" shows the members; a dead one's place is taken with --replace`,
+	"member_not_found": `"raftq member list" shows the members`,
 
 	// What state it is in.
 	"lease_lost":      "the lease was over and the job is somebody else's or free again: what was done may be done twice. Take longer leases, or extend them in time",

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +91,7 @@ func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out
 		<-ready
 		return &exitError{code: exitFailed}
 	}
-	usage(out, c)
+	usage(out, o.Binary, c)
 
 	ended := make(chan *cluster.Node, len(c.Nodes))
 	for _, n := range c.Nodes {
@@ -120,6 +121,25 @@ func serveLine(binary string, c *cluster.Cluster, n *cluster.Node) string {
 	}
 	words := append([]string{binary, "serve", "--name", n.Name, "--data-dir", n.DataDir, "--listen-client", n.Client, "--listen-resp", n.Resp, "--listen-peer", n.Peer,
 		"--initial-cluster", strings.Join(members, ",")}, n.Args...)
+	return shellWords(words)
+}
+
+// joinLine is the command that adds one more node: its ports count up.
+func joinLine(binary string, c *cluster.Cluster) string {
+	last := c.Nodes[len(c.Nodes)-1]
+	next := func(addr string) string {
+		port, err := strconv.Atoi(portOf(addr))
+		if err != nil {
+			panic("BUG: a node listens on " + addr)
+		}
+		return strings.TrimSuffix(addr, portOf(addr)) + strconv.Itoa(port+1)
+	}
+	name := fmt.Sprintf("n%d", len(c.Nodes)+1)
+	return shellWords([]string{binary, "serve", "--name", name, "--data-dir", filepath.Join(c.Dir(), name), "--listen-client", next(last.Client),
+		"--listen-resp", next(last.Resp), "--listen-peer", next(last.Peer), "--join", c.Nodes[0].Client})
+}
+
+func shellWords(words []string) string {
 	for i := range words {
 		words[i] = shellWord(words[i])
 	}
@@ -152,7 +172,7 @@ func stopLocal(ctx context.Context, c *cluster.Cluster, signals <-chan os.Signal
 }
 
 // usage says what runs and how to use it.
-func usage(out io.Writer, c *cluster.Cluster) {
+func usage(out io.Writer, binary string, c *cluster.Cluster) {
 	fmt.Fprintf(out, "%d nodes run; Ctrl-C stops them.\n\n", len(c.Nodes))
 	rows := make([][]string, 0, len(c.Nodes))
 	for _, n := range c.Nodes {
@@ -181,6 +201,11 @@ Clients of Disque work as well:
   redis-cli -p %[5]s ADDJOB mail hello 0
   redis-cli -p %[6]s GETJOB FROM mail
 
+One more node, from another terminal:
+
+  %[7]s
+  raftq member list
+
 Kill one and see: kill -9 $(awk '$3=="n1"{print $1}' %[4]s)
-`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp))
+`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp), joinLine(binary, c))
 }

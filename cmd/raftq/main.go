@@ -68,7 +68,7 @@ fast was asked for.
 	}
 	add("server", false, serveCmd(), localCmd(), demoCmd(), configCmd())
 	add("jobs", true, enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), releaseCmd(), rejectCmd(), extendCmd(), settleManyCmd(), workCmd(), peekCmd(), jobCmd())
-	add("queues", true, queuesCmd(), queueCmd(), statsCmd(), pauseCmd(), resumeCmd(), purgeCmd(), redriveCmd(), consumersCmd(), fateCmd(), clusterCmd())
+	add("queues", true, queuesCmd(), queueCmd(), statsCmd(), pauseCmd(), resumeCmd(), purgeCmd(), redriveCmd(), consumersCmd(), fateCmd(), clusterCmd(), memberCmd(), transferCmd(), drainCmd())
 	add("queues", false, benchCmd())
 	root.AddCommand(completionCmd(), versionCmd())
 	return root

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,6 +35,11 @@ A flag wins over the environment (--data-dir is RAFTQ_DATA_DIR), the environment
 over the YAML file of --config (data-dir: /var/lib/raftq), the file over the
 default. A key that does not exist stops the start. Durations and sizes need
 units: 250ms, 30s, 7d, 64MiB.
+
+With --join and an empty --data-dir the node asks a member of a running cluster to
+take it in, fetches its state, and becomes a voter when it has caught up. Started
+again it finds its cluster by itself. A node that was removed from its cluster ends
+with status 7 and does not start again.
 
 SIGTERM and SIGINT stop gracefully: no new requests, leadership handed over,
 requests under way finished. A second signal ends at once.`,
@@ -92,9 +98,14 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 
 	cfg.node.Version = version()
 	cfg.node.Logger = log
+	if cfg.join != nil {
+		if err := joinCluster(cfg, log, signals); err != nil {
+			return removed(fmt.Errorf("join %s: %w", strings.Join(cfg.join, ","), err))
+		}
+	}
 	node, err := raftnode.Open(cfg.node)
 	if err != nil {
-		return fmt.Errorf("start the node: %w", err)
+		return removed(fmt.Errorf("start the node: %w", err))
 	}
 	server, err := newServer(cfg, node, log)
 	if err != nil {
@@ -143,12 +154,20 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 	}
 	switch {
 	case failed != nil:
-		return failed
+		return removed(failed)
 	case err != nil:
 		return fmt.Errorf("stop: %w", err)
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// removed gives an error its exit code when the node was removed from its cluster.
+func removed(err error) error {
+	if errors.Is(err, raftnode.ErrRemoved) {
+		return &exitError{exitRemoved, err}
+	}
+	return err
 }
 
 // closeFronts closes both at the same time: each waits for its clients.

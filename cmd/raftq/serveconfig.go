@@ -23,7 +23,9 @@ type serveConfig struct {
 	listenClient string
 	resp         respConfig
 	maxBody      int64
-	fast         bool // consistency of requests that do not say one
+	join         []string // client addresses of members, to join their cluster
+	replace      bool     // a dead member of the same name
+	fast         bool     // consistency of requests that do not say one
 	logLevel     zapcore.Level
 	logFormat    string // json | text
 }
@@ -47,7 +49,9 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("advertise-resp", "host:port", "", "how others reach listen-resp (default: listen-resp)")
 	text("advertise-peer", "URL", "", "how others reach listen-peer (default: as in initial-cluster, else http://listen-peer)")
 	text("initial-cluster", "list", "", "first members, the same list on each: n1=http://h1:9080,n2=… (default: this node alone)")
-	text("cluster-token", "string", "raftq", "tells clusters apart that could reach each other; the same on each first member")
+	text("join", "list", "", "client addresses of members of a running cluster to join: h1:8080,h2:8080 (only looked at while data-dir is empty)")
+	text("replace", kindBool, "false", "with join: take the place of a dead member of this name")
+	text("cluster-token", "string", "raftq", "tells clusters apart that could reach each other; the same on each node")
 	text("tick", "duration", "10ms", "unit of the replica's clock")
 	text("heartbeat", "duration", "100ms", "the leader's sign of life")
 	text("election-timeout", "duration", "1s", "silence after which a new leader is sought")
@@ -100,6 +104,8 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 		listenClient: r.address("listen-client"),
 		resp:         r.resp(),
 		maxBody:      r.size("max-body"),
+		join:         r.addresses("join"),
+		replace:      r.oneOf("replace", "true", "false") == "true",
 		fast:         r.oneOf("consistency", "strong", "fast") == "fast",
 		logLevel:     r.level("log-level"),
 		logFormat:    r.oneOf("log-format", "text", "json"),
@@ -107,6 +113,12 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 	insecure := r.oneOf("insecure", "true", "false") == "true"
 	if r.err != nil {
 		return cfg, r.err
+	}
+	switch {
+	case cfg.join != nil && cfg.node.InitialCluster != nil:
+		return cfg, errors.New("join: a node either joins a running cluster or is one of the first (initial-cluster)")
+	case cfg.replace && cfg.join == nil:
+		return cfg, errors.New("replace: needs join")
 	}
 	if !insecure && !isLoopback(cfg.listenClient) {
 		return cfg, fmt.Errorf("listen-client: %s can be reached by others and nobody is authenticated; say --insecure if that is meant", cfg.listenClient)
@@ -132,6 +144,7 @@ func checkNode(n *raftnode.Config, listenClient string) error {
 	if n.Tick < time.Millisecond || n.Heartbeat < n.Tick || n.ElectionTimeout < 2*n.Heartbeat {
 		return fmt.Errorf("tick (%v), heartbeat (%v) and election-timeout (%v): need 1ms ≤ tick ≤ heartbeat ≤ election-timeout/2", n.Tick, n.Heartbeat, n.ElectionTimeout)
 	}
+	there := raftnode.HasData(n.DataDir) // then the member table says who is where
 	for _, m := range n.InitialCluster {
 		if m.Name != n.Name {
 			continue
@@ -139,11 +152,11 @@ func checkNode(n *raftnode.Config, listenClient string) error {
 		if n.AdvertisePeer == "" {
 			n.AdvertisePeer = m.Peer
 		}
-		if n.AdvertisePeer != m.Peer {
+		if n.AdvertisePeer != m.Peer && !there {
 			return fmt.Errorf("advertise-peer: is %s, but initial-cluster says %s=%s", n.AdvertisePeer, m.Name, m.Peer)
 		}
 	}
-	if n.InitialCluster != nil && n.AdvertisePeer == "" {
+	if n.InitialCluster != nil && n.AdvertisePeer == "" && !there {
 		return fmt.Errorf("initial-cluster: does not name this node, %s", n.Name)
 	}
 	if n.AdvertisePeer == "" {
@@ -230,6 +243,22 @@ func (r *settingsReader) address(key string) string {
 		r.fail(key, fmt.Errorf("%q has no port within 1 and 65535", a))
 	}
 	return a
+}
+
+// addresses reads h1:8080,h2:8080.
+func (r *settingsReader) addresses(key string) (all []string) {
+	if r.settings[key] == "" {
+		return nil
+	}
+	for item := range strings.SplitSeq(r.settings[key], ",") {
+		a := strings.TrimPrefix(strings.TrimSpace(item), "http://")
+		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			r.fail(key, fmt.Errorf("%q is not host:port", item))
+			return nil
+		}
+		all = append(all, a)
+	}
+	return all
 }
 
 // members reads n1=http://h1:9080,n2=http://h2:9080.
