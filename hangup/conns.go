@@ -4,7 +4,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"raftq/fsm"
@@ -13,8 +12,9 @@ import (
 // Options say what a front end does with its connections. All are needed.
 type Options struct {
 	Max int // connections at once
-	// Refuse answers a connection too many, if that takes no waiting, and closes it.
-	Refuse func(net.Conn)
+	// Refuse answers a connection too many, if that takes no waiting, and closes it;
+	// limit says which limit, for people.
+	Refuse func(nc net.Conn, limit string)
 	// Written counts hand-outs whose answer was begun to be written.
 	Written *atomic.Uint64
 	// GiveBack is called with hand-outs whose answer was not written; it may keep
@@ -30,6 +30,7 @@ type Conns struct {
 
 	opts    Options
 	watcher *watcher
+	fds     int // descriptors of the process that connections may take: see descriptors.go
 
 	mu sync.Mutex
 	m  map[*Conn]struct{}
@@ -41,12 +42,14 @@ func New(o Options) (*Conns, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conns{WriteTimeout: 30 * time.Second, opts: o, watcher: w, m: map[*Conn]struct{}{}}, nil
+	return &Conns{WriteTimeout: 30 * time.Second, opts: o, watcher: w, fds: descriptors(), m: map[*Conn]struct{}{}}, nil
 }
 
 // Listen returns a listener whose connections are Conns, and which may be closed
 // twice. TLS goes on top.
-func (s *Conns) Listen(ln net.Listener) net.Listener { return &listener{Listener: ln, conns: s} }
+func (s *Conns) Listen(ln net.Listener) net.Listener {
+	return &listener{Listener: ln, conns: s, closed: make(chan struct{})}
+}
 
 // Len is how many connections are open.
 func (s *Conns) Len() int {
@@ -95,38 +98,5 @@ func (s *Conns) remove(c *Conn) {
 func (s *Conns) giveBack(items []fsm.Item) {
 	if len(items) > 0 {
 		s.opts.GiveBack(items)
-	}
-}
-
-// listener makes a Conn of what it accepts.
-type listener struct {
-	net.Listener
-	conns *Conns
-	once  sync.Once
-	err   error
-}
-
-func (l *listener) Close() error {
-	l.once.Do(func() { l.err = l.Listener.Close() })
-	return l.err
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &Conn{Conn: nc, conns: l.conns}
-		c.attempt = c.tryWrite
-		if sc, ok := nc.(syscall.Conn); ok {
-			if c.raw, err = sc.SyscallConn(); err != nil {
-				c.raw = nil // polled by nobody: written or failed, as any conn
-			}
-		}
-		if l.conns.add(c) {
-			return c, nil
-		}
-		l.conns.opts.Refuse(nc)
 	}
 }

@@ -31,7 +31,7 @@ func newEnd(t *testing.T, network, addr string, most int) *end {
 	var err error
 	e.Conns, err = New(Options{
 		Max:      most,
-		Refuse:   func(nc net.Conn) { e.refused.Add(1); nc.Close() },
+		Refuse:   func(nc net.Conn, _ string) { e.refused.Add(1); nc.Close() },
 		Written:  &e.written,
 		GiveBack: func(items []fsm.Item) { e.returned.Add(uint64(len(items))) },
 	})

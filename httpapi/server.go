@@ -174,9 +174,9 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // refuseConn answers a connection too many, if that takes no waiting.
-func (s *Server) refuseConn(nc net.Conn) {
+func (s *Server) refuseConn(nc net.Conn, limit string) {
 	if s.opts.TLS == nil {
-		p := &problem{kind: kindConnsLimit, detail: fmt.Sprintf("at most %d connections at once", s.opts.MaxConns)}
+		p := &problem{kind: kindConnsLimit, detail: limit}
 		body := appendProblem(nil, p, nil)
 		_ = nc.SetWriteDeadline(time.Now().Add(time.Millisecond)) //nolint:errcheck // then it is not answered
 		_, _ = fmt.Fprintf(nc, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %d\r\nRaftq-Node: %s\r\nConnection: close\r\n\r\n%s",

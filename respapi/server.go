@@ -145,7 +145,7 @@ func (s *Server) accept(nc net.Conn) {
 	c := &session{s: s, nc: nc, conn: hangup.Of(nc), since: now, at: now, args: make([][]byte, 0, 64)}
 	c.in = reader{src: nc, max: max(s.opts.MaxBody, maxBodyDefault) + commandSlack}
 	if !s.sessions.add(c, s.live.get().MaxClients) {
-		s.refuseConn(nc)
+		s.refuseConn(nc, "")
 		return
 	}
 	s.stats.accepted.add(1)
@@ -153,7 +153,7 @@ func (s *Server) accept(nc net.Conn) {
 }
 
 // refuseConn answers a connection too many, if that takes no waiting.
-func (s *Server) refuseConn(nc net.Conn) {
+func (s *Server) refuseConn(nc net.Conn, _ string) {
 	s.stats.refused.add(1)
 	if s.opts.TLS == nil {
 		_ = nc.SetWriteDeadline(time.Now().Add(time.Millisecond))         //nolint:errcheck // then it is not answered
