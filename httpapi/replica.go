@@ -23,10 +23,10 @@ type Replica interface {
 	Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error)
 
 	// DoCopies is Do for an op that adds jobs and is answered when so many members
-	// have it on disk. Only a leader can tell; elsewhere, or when it is not so in
-	// time, the jobs are withdrawn: an item's code is CodeNotEnoughReplicas then, or
-	// CodeCommitTimeout when the job was handed out before. The answer can come some
-	// seconds after timeout.
+	// have it on disk. When it is not so in time, the jobs are withdrawn: an item's
+	// code is CodeNotEnoughReplicas then, or CodeCommitTimeout when the job was handed
+	// out before. The answer can come some seconds after timeout. A leader is the
+	// quickest to tell.
 	DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Result, error)
 
 	// Await blocks until a job has ended, and says how; EndNone when that did not

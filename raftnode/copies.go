@@ -1,8 +1,10 @@
 package raftnode
 
 import (
+	"context"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -35,6 +37,8 @@ const (
 	// copiesRounds is how often a job under an idempotency key may have been taken
 	// back before.
 	copiesRounds = 1000
+	// askPauseMin and askPauseMax are between two questions to the same member.
+	askPauseMin, askPauseMax = 2 * time.Millisecond, 50 * time.Millisecond
 )
 
 func (q *copies) add(c *core, w *copyWait) {
@@ -80,9 +84,10 @@ func (q *copies) settle(c *core) {
 }
 
 // DoCopies is Do for an op that adds jobs, answered when n members have them on
-// disk. Only the leader can tell; elsewhere, or when it is not so in time, the jobs
-// are withdrawn: an item's code is CodeNotEnoughReplicas then, or CodeCommitTimeout
-// when the job was handed out before. See httpapi.Replica.
+// disk. When it is not so in time, the jobs are withdrawn: an item's code is
+// CodeNotEnoughReplicas then, or CodeCommitTimeout when the job was handed out
+// before. The leader counts as it hears of them, other nodes ask the members, which
+// takes longer.
 //
 // Under an idempotency key the withdrawal is kept beside the result, so that the
 // request may come again: what was taken back is tried anew, under a key of its own.
@@ -134,7 +139,7 @@ func added(res *fsm.Result) (keys []fsm.Key) {
 	return keys
 }
 
-// awaitCopies is true when n members have the entry in time.
+// awaitCopies is true when so many members have the entry in time.
 func (n *Node) awaitCopies(index uint64, copies int, end time.Time) bool {
 	w := &copyWait{index: index, n: copies, done: make(chan bool, 1)}
 	if !n.box.post(copiesAsked{w}) {
@@ -144,12 +149,55 @@ func (n *Node) awaitCopies(index uint64, copies int, end time.Time) bool {
 	defer over.Stop()
 	select {
 	case ok := <-w.done:
-		return ok
+		return ok || n.askForCopies(index, copies, end)
 	case <-n.done:
 	case <-over.C:
 		n.box.post(copiesLeft{w})
 	}
 	return false
+}
+
+// askForCopies asks the members until so many have applied the entry: they have it
+// on disk then, and it is committed. It is for nodes that do not lead.
+func (n *Node) askForCopies(index uint64, copies int, end time.Time) bool {
+	ctx, cancel := context.WithDeadline(n.peers.ctx, end)
+	defer cancel()
+	have := map[uint64]bool{}
+	for pause := askPauseMin; ; pause = min(2*pause, askPauseMax) {
+		members := n.Status().Nodes
+		applied := make([]uint64, len(members))
+		var wg sync.WaitGroup
+		for i, m := range members {
+			switch {
+			case have[m.ID]:
+				applied[i] = index
+			case m.ID == n.id:
+				applied[i] = m.Applied
+			default:
+				wg.Go(func() {
+					if s, err := fetchStatus(ctx, n.peers.client, m.Peer, n.id, n.cluster); err == nil && s.ID == m.ID {
+						applied[i] = s.Applied
+					}
+				})
+			}
+		}
+		wg.Wait()
+		count := 0
+		for i, m := range members {
+			if applied[i] >= index {
+				have[m.ID] = true
+				count++
+			}
+		}
+		if count >= copies {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
 }
 
 // withdraw takes jobs back and says in their items what came of that.

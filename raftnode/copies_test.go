@@ -36,9 +36,9 @@ func (tr *trio) ready3(queue string) int {
 }
 
 // TestCopies proves what an enqueue means that asks for a copy on each of three
-// nodes: answered when they have it; refused at once when there are not so many;
-// withdrawn when one is down, and tried anew when it comes again under its key; and
-// not known when it was handed out meanwhile.
+// nodes: answered when they have it, whichever node is asked; refused at once when
+// there are not so many; withdrawn when one is down, and tried anew when it comes
+// again under its key; and not known when it was handed out meanwhile.
 func TestCopies(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	tr := newTrio(t)
@@ -108,10 +108,18 @@ func TestCopies(t *testing.T) {
 	if n := tr.ready3("q"); n != 3 {
 		t.Errorf("%d jobs, want 3", n)
 	}
-	// On a node that does not lead nobody can tell, so it is not promised.
-	follower := (leader + 2) % 3
-	if c := code(tr.nodes[follower].DoCopies(newJob(1), 3, 10*time.Second)); c != fsm.CodeNotEnoughReplicas {
+	// A node that does not lead asks the others.
+	leader = tr.leader()
+	f := tr.nodes[(leader+1)%3]
+	if c := code(f.DoCopies(newJob(1), 3, 10*time.Second)); c != fsm.CodeOK {
 		t.Errorf("on a follower: %v", c)
+	}
+	tr.close((leader + 2) % 3)
+	if c := code(f.DoCopies(newJob(1), 3, 300*time.Millisecond)); c != fsm.CodeNotEnoughReplicas {
+		t.Errorf("on a follower, with one down: %v", c)
+	}
+	if n := tr.ready3("q"); n != 4 {
+		t.Errorf("%d jobs, want 4", n)
 	}
 	tr.closeAll()
 }

@@ -219,6 +219,13 @@ func TestCluster(t *testing.T) {
 	})
 	t.Run("through both doors", func(t *testing.T) { throughBothDoors(t, c) })
 	t.Run("hang-ups", func(t *testing.T) { hangUps(t, c) })
+	t.Run("three copies", func(t *testing.T) {
+		for i := range c.Nodes {
+			if v := text(dialResp(t, c.Nodes[i].Resp).do("ADDJOB", "copies", "x", 20000, "REPLICATE", 3)); !strings.HasPrefix(v, "D-") {
+				t.Errorf("node %d: %s", i, v)
+			}
+		}
+	})
 	t.Run("a leaving node", func(t *testing.T) { leavingNode(t, c) })
 	t.Run("a killed leader", func(t *testing.T) { killedLeader(t, c) })
 	t.Run("metrics", func(t *testing.T) {
@@ -252,10 +259,56 @@ func TestCluster(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Error("the node did not stop")
 		}
-		if v := dialResp(t, c.Nodes[1].Resp).do("PING"); v != "PONG" {
-			t.Error(v)
-		}
 	})
+	t.Run("copies and FORGET without it", func(t *testing.T) { forgottenNode(t, c) })
+}
+
+// forgottenNode: the first node is stopped, a copy on three cannot be had, on
+// neither of the others. Then they forget it.
+func forgottenNode(t *testing.T, c *cluster.Cluster) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lead := 0
+	for lead == 0 {
+		var err error
+		if lead, err = c.Leader(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, f := dialResp(t, c.Nodes[lead].Resp), dialResp(t, c.Nodes[3-lead].Resp)
+	var gone string
+	for _, n := range f.do("HELLO").([]any)[2:] {
+		if n := n.([]any); c.Nodes[0].Resp == fmt.Sprintf("%s:%s", n[1], n[2]) {
+			gone = n[0].(string)
+		}
+	}
+	for i, r := range []*respClient{l, f} {
+		if v := text(r.do("ADDJOB", "copies", "x", 300, "REPLICATE", 3)); !strings.HasPrefix(v, "NOREPL ") {
+			t.Errorf("node %d: %s", i, v)
+		}
+		if v := text(r.do("ADDJOB", "copies", "x", 20000, "REPLICATE", 2)); !strings.HasPrefix(v, "D-") {
+			t.Errorf("node %d: %s", i, v)
+		}
+	}
+	if v := l.do("QLEN", "copies"); v != int64(2) {
+		t.Errorf("%v jobs, want 2", v)
+	}
+	if v := f.do("CLUSTER", "FORGET", gone); v != "OK" {
+		t.Fatalf("FORGET %s: %v", gone, v)
+	}
+	for _, r := range []*respClient{l, f} {
+		for v := ""; !strings.Contains(v, "cluster_known_nodes:2"); time.Sleep(20 * time.Millisecond) { // between polls of a condition
+			if v = text(r.do("CLUSTER", "INFO")); ctx.Err() != nil {
+				t.Fatal(v)
+			}
+		}
+	}
+	if v := text(l.do("CLUSTER", "FORGET", gone)); !strings.HasPrefix(v, "ERR no node is known ") {
+		t.Error(v)
+	}
+	if v := text(f.do("ADDJOB", "copies", "x", 20000)); !strings.HasPrefix(v, "D-") {
+		t.Error(v)
+	}
 }
 
 // throughBothDoors: a job added over RESP on one node, taken over REST on another,

@@ -51,7 +51,7 @@ var replies = map[fsm.Code]*refusal{
 	fsm.CodeLoading:             errLoading,
 	fsm.CodeMemoryLimit:         {"OOM", "memory is full: no jobs are taken until some are gone"},
 	fsm.CodeDiskLimit:           {"OOM", "the disk is nearly full: no jobs are taken until there is room"},
-	fsm.CodeCommitTimeout:       {"NOREPL", "no majority confirmed in time: it is unknown whether the command was applied"},
+	fsm.CodeCommitTimeout:       {"NOREPL", "not enough nodes confirmed in time: it is unknown whether the command was applied"},
 	fsm.CodeNotFresh:            {"ERR", "this node's state is too old, try later"},
 	fsm.CodeAborted:             {"ERR", "something else of the same request failed, nothing was applied"},
 	fsm.CodeNotUnique:           {"ERR", "a job with the same unique key is not done yet"},
@@ -66,8 +66,8 @@ var replies = map[fsm.Code]*refusal{
 	fsm.CodeQuorumAtRisk:        {"ERR", "the cluster could lose its majority by that"},
 }
 
-// asRefusal is the error reply for an error of this package or of the replica. An error of another type breaks the replica's contract, so nobody
-// knows what it did.
+// asRefusal is the error reply for an error of this package or of the replica. An
+// error of another type breaks the replica's contract, so nobody knows what it did.
 func asRefusal(err error) *refusal {
 	switch e := err.(type) {
 	case *refusal:

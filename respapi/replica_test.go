@@ -187,8 +187,13 @@ func (r *inProcess) DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.
 	for i := range res.Items {
 		keys = append(keys, res.Items[i].ID.Key)
 	}
-	r.apply(&fsm.WithdrawJobs{Keys: keys})
-	return fsm.Result{}, fsm.Refuse(fsm.CodeNotEnoughReplicas, "%d copies are not there in time", copies)
+	for i, took := range r.apply(&fsm.WithdrawJobs{Keys: keys}).Items {
+		res.Items[i].Code = fsm.CodeNotEnoughReplicas
+		if took.Code != fsm.CodeOK {
+			res.Items[i].Code = fsm.CodeCommitTimeout
+		}
+	}
+	return res, nil
 }
 
 func receipts(jobs []fsm.Delivered) (items []fsm.Item) {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"time"
 
-	"raftq/fsm"
 	"raftq/httpapi"
 	"raftq/raftnode"
 	"raftq/respapi"
@@ -44,8 +42,12 @@ func (r replica) Cluster() httpapi.Cluster {
 	return c
 }
 
-// respReplica makes a node into what respapi needs.
-type respReplica struct{ *raftnode.Node }
+// respReplica makes a node into what respapi needs. rest is the URL of its own REST
+// API.
+type respReplica struct {
+	*raftnode.Node
+	rest string
+}
 
 var _ respapi.Replica = respReplica{}
 
@@ -61,16 +63,6 @@ func (r respReplica) Members() respapi.Members {
 	return m
 }
 
-// DoCopies waits for no more than a majority yet.
-func (r respReplica) DoCopies(fsm.Op, int, time.Duration) (fsm.Result, error) {
-	return fsm.Result{}, fsm.Refuse(fsm.CodeNotEnoughReplicas, "more copies than a majority cannot be waited for yet")
-}
-
 func (r respReplica) SetLeaving(on bool) { r.Retreat(on) }
-
-func (r respReplica) RemoveMember(id uint64, timeout time.Duration) error {
-	_, err := r.Node.RemoveMember(id, "", timeout)
-	return err
-}
 
 func hex16(v uint64) string { return fmt.Sprintf("%016x", v) }

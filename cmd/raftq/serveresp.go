@@ -145,7 +145,7 @@ func newRespServer(cfg serveConfig, node *raftnode.Node, log *zap.Logger, level 
 		"hz":                   strconv.FormatInt(int64(time.Second/cfg.node.Tick), 10),
 		"daemonize":            "no",
 	}
-	return respapi.New(respReplica{node}, respapi.Options{
+	return respapi.New(respReplica{node, ownREST(cfg.listenClient)}, respapi.Options{
 		Config:     c.live,
 		MaxBody:    int(cfg.maxBody),
 		Version:    version(),
