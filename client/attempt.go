@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -34,6 +35,14 @@ var errAttemptOver = errors.New("no answer in time")
 func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, *Error) {
 	ctx, cancel := context.WithTimeoutCause(caller, c.attemptTime(caller, r), errAttemptOver)
 	defer cancel()
+	if r.wait > watchEvery {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watched, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		ctx = watched
+		watching.Go(func() { c.watch(watched, n, stop) })
+	}
 	// Whether some byte of it may have reached the node. A transport of the caller's
 	// need not tell, and is believed only when it says that it could not connect.
 	var sent atomic.Bool
@@ -49,10 +58,7 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 	for name, v := range r.Header {
 		h[name] = v
 	}
-	h["User-Agent"] = c.userAgent
-	if c.authorization != nil {
-		h["Authorization"] = c.authorization
-	}
+	c.sign(h)
 	if r.ContentType != "" {
 		h["Content-Type"] = []string{r.ContentType}
 	}
@@ -80,6 +86,14 @@ func (c *Client) attempt(caller context.Context, n *node, r *Request) (*Answer, 
 	return nil, parseProblem(n, r, resp, body)
 }
 
+// sign says who asks.
+func (c *Client) sign(h http.Header) {
+	h["User-Agent"] = c.userAgent
+	if c.authorization != nil {
+		h["Authorization"] = c.authorization
+	}
+}
+
 // attemptTime is how long an attempt may take. One that may be repeated leaves
 // time for another node before the caller's deadline, unless it is to wait.
 func (c *Client) attemptTime(ctx context.Context, r *Request) time.Duration {
@@ -99,7 +113,7 @@ func lost(caller, attempt context.Context, n *node, sent bool, err error) *Error
 	case caller.Err() != nil:
 		err = endOf(caller)
 	case attempt.Err() != nil:
-		err = errAttemptOver
+		err = context.Cause(attempt) // its time is over, or the node does not serve
 	}
 	e := &Error{Code: ErrNoAnswer, Applied: Unknown, Retryable: true, Node: n.addr, cause: err}
 	if !sent {

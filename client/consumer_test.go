@@ -605,6 +605,52 @@ func TestIdlePolls(t *testing.T) {
 	})
 }
 
+// A node that freezes while a long poll is parked there is left for another, long
+// before the wait is over; one that is not ready for a moment is not.
+func TestFrozenNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(t, time.Minute)
+		c := q.client(WithPolicy(Ordered))
+		var handled time.Duration
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			done <- c.Consume(ctx, "q", func(context.Context, *Job) error {
+				handled = time.Since(q.began)
+				return nil
+			}, Wait(50*time.Second))
+		}()
+		freeze := func(host string) {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.frozen = host
+		}
+		time.Sleep(9 * time.Second)
+		freeze("h1:1")
+		time.Sleep(2 * time.Second) // one look is missed
+		freeze("")
+		time.Sleep(9 * time.Second)
+		q.mu.Lock()
+		if len(q.polls) != 1 || q.looks < 8 {
+			t.Errorf("%d polls, %d looks in 20 s", len(q.polls), q.looks)
+		}
+		q.mu.Unlock()
+		freeze("h1:1")
+		q.put("a")
+		time.Sleep(10 * time.Second)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if handled == 0 || handled > 27*time.Second || q.polls[0].Get("attempt_id") != q.polls[1].Get("attempt_id") {
+			t.Errorf("handled after %v, %v", handled, q.polls)
+		}
+		if got := q.did(); !slices.Equal(got, []string{"ack a"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // A node that does not wait is not asked in a tight loop.
 func TestHastyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

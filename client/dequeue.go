@@ -159,9 +159,9 @@ func (c *Client) dequeueRequest(ctx context.Context, o *call, path string, wait 
 }
 
 const (
-	// waitGrace is how long a long poll's answer may take beyond its wait: what the
-	// servers allow for its commit, and a little for the way.
-	waitGrace = 7 * time.Second
+	// waitGrace is how long a long poll's answer may take beyond its wait: an election
+	// and more. The servers allow longer; by then another node is asked.
+	waitGrace = 3 * time.Second
 	// waitMargin is what a long poll leaves of the caller's time for its answer.
 	waitMargin = 100 * time.Millisecond
 )

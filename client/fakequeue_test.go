@@ -30,10 +30,12 @@ type fakeQueue struct {
 	attempt map[string][]*Job
 	events  []event
 	polls   []url.Values
-	hasty   bool // nothing is waited for
-	held    int  // the most that were leased at once
-	now     int  // extends under way
-	most    int  // of them at once
+	hasty   bool   // nothing is waited for
+	frozen  string // a host that does nothing
+	looks   int    // at /readyz
+	held    int    // the most that were leased at once
+	now     int    // extends under way
+	most    int    // of them at once
 	// refuse answers instead, when it returns a status.
 	refuse func(path string) (status int, code Code, applied Applied)
 	// lose tells that what was done is not answered.
@@ -86,6 +88,16 @@ func (q *fakeQueue) RoundTrip(r *http.Request) (*http.Response, error) {
 	q.mu.Lock()
 	refuse := q.refuse
 	q.mu.Unlock()
+	if q.isFrozen(r.URL.Host) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if path == "/readyz" {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.looks++
+		return q.response(200, nil), nil
+	}
 	if path == "/v1/extend" {
 		q.mu.Lock()
 		q.now++
@@ -128,6 +140,12 @@ func (q *fakeQueue) carryOut(r *http.Request, body []byte) (*http.Response, erro
 	}
 }
 
+func (q *fakeQueue) isFrozen(host string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.frozen == host
+}
+
 func (q *fakeQueue) response(status int, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: status, Status: strconv.Itoa(status), ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
@@ -161,6 +179,11 @@ func (q *fakeQueue) dequeue(r *http.Request) (*http.Response, error) {
 	defer timer.Stop()
 	for {
 		q.mu.Lock()
+		if q.frozen == r.URL.Host {
+			q.mu.Unlock()
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
 		jobs := q.take(limit, lease, query.Get("attempt_id"))
 		came := q.came
 		q.mu.Unlock()

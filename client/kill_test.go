@@ -140,7 +140,7 @@ func TestConsumerThroughLeaderKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real processes")
 	}
-	const workers, jobs, work = 32, 12000, 20 * time.Millisecond
+	const workers, jobs, work = 32, 9000, 20 * time.Millisecond
 	nodes := startCluster(t, 3)
 	var log errorsOnly
 	c := newTestClient(t, nodes.Endpoints(), WithLogger(log.logger()))

@@ -39,9 +39,6 @@ func TestMain(m *testing.M) {
 
 // raftqBin builds the binary, once, and returns its path.
 var raftqBin = sync.OnceValues(func() (string, error) {
-	if p := os.Getenv("TMPBIN"); p != "" {
-		return p, nil
-	}
 	path := filepath.Join(scratch, "raftq")
 	if out, err := exec.Command("go", "build", "-o", path, "raftq/cmd/raftq").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build raftq: %w\n%s", err, out)
