@@ -36,6 +36,10 @@ type logClock struct {
 // slewPart bounds the slew: 1/100 of the elapsed time.
 const slewPart = 100
 
+// logStepNs is how often log time is slewed, at the most: a leader stamps many
+// entries in a millisecond.
+const logStepNs = 1e6
+
 // writtenNow makes a position the base and counts it as written now: late, never
 // early. Whatever the base was of before is gone from the log.
 func (c *core) writtenNow(p fsm.Position) {
@@ -135,8 +139,8 @@ func (c *core) startClock(ns, boot int64, from string) {
 func (c *core) logNow() int64 {
 	l := &c.clock
 	d := c.now.boot - l.boot
-	if d <= 0 {
-		return l.ns / 1e6
+	if d < logStepNs {
+		return (l.ns + max(d, 0)) / 1e6 // what it slews by in so short a time is less than a stamp shows
 	}
 	walls := []int64{c.now.wall}
 	for _, id := range c.conf.GetVoters() {

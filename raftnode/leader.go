@@ -159,7 +159,12 @@ func (c *core) propose() {
 	for len(l.props) > 0 {
 		props := l.props
 		l.props = nil
-		if !c.speculateAhead(props) {
+		if c.speculateAhead(props) {
+			if len(l.props) == 0 {
+				clear(props)
+				l.props = props[:0] // raft holds the entries, not the array
+			}
+		} else {
 			c.stepProps(props)
 		}
 		l.undo = l.undo[:0]

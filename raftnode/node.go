@@ -46,6 +46,7 @@ type Node struct {
 	core     *core
 	events   []any // spare, for the mailbox
 	requests []*request
+	clock    turnClock
 	later    *time.Timer // for what the core keeps back
 	wakeAt   int64       // what later is set to
 	ended    bool
@@ -105,6 +106,7 @@ func Open(cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, log: cfg.Logger, id: b.core.id, cluster: b.cluster, box: newMailbox(), wal: b.log, storage: b.storage, dir: b.dir,
 		quit: make(chan struct{}), done: make(chan struct{})}
 	n.later = time.NewTimer(time.Hour)
+	n.clock = newTurnClock()
 	n.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	n.view.Store(&view{})
 	n.gone.Store(&map[uint64]bool{})
@@ -400,14 +402,17 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(n.wal.Close(), n.dir.close())
 }
 
-// clocks reads CLOCK_BOOTTIME, which runs through a suspend, and the wall clock.
-func clocks() reading {
+// bootTime reads CLOCK_BOOTTIME, which runs through a suspend. It takes a system call.
+func bootTime() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err))
 	}
-	return reading{boot: ts.Nano(), wall: time.Now().UnixMilli()}
+	return ts.Nano()
 }
+
+// clocks reads both clocks.
+func clocks() reading { return reading{boot: bootTime(), wall: time.Now().UnixMilli()} }
 
 // writeSnapshot writes a machine copy to a file, slowly enough that requests do
 // not notice.

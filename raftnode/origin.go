@@ -231,7 +231,9 @@ func (c *core) closeBatch() *batch {
 		r.state = reqPacked
 	}
 	clear(o.waiting[:n])
-	if o.waiting = o.waiting[n:]; len(o.waiting) == 0 {
+	if n < len(o.waiting) {
+		o.waiting = o.waiting[n:]
+	} else if o.waiting = o.waiting[:0]; cap(o.waiting) > fifoKept {
 		o.waiting = nil
 	}
 	o.oldest = c.now.boot

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -32,10 +33,20 @@ type speculation struct {
 	on     bool
 	bound  fifo[fsm.Applied] // of entries above the confirmed index, in order
 	bytes  int               // of those entries
-	ahead  fifo[*pb.Entry]   // the last of them: raft has not handed them out yet
+	ahead  fifo[aheadEntry]  // the last of them: raft has not handed them out yet
+	places []place           // spare, for speculateAhead
 	copies []*fsm.Machine    // ascending; the first is the newest that is committed
 	copyAt int64             // boot ns of the last
 	shown  bool              // the head was shown as committed: it must stay so
+}
+
+// place is where an entry is in the log.
+type place struct{ index, term uint64 }
+
+// aheadEntry is an entry that was applied before raft had it.
+type aheadEntry struct {
+	place
+	data []byte
 }
 
 const (
@@ -60,12 +71,18 @@ func (c *core) speculateAhead(props []*pb.Entry) bool {
 		return false
 	}
 	next := c.machine.Position().Index + 1
+	s.places = slices.Grow(s.places[:0], len(props))[:len(props)]
 	for i, e := range props {
-		e.Index, e.Term = new(next+uint64(i)), new(c.term)
-		s.ahead.push(e)
+		p := &s.places[i]
+		*p = place{next + uint64(i), c.term}
+		e.Index, e.Term = &p.index, &p.term
+		s.ahead.push(aheadEntry{*p, e.GetData()})
+	}
+	c.speculate(props)
+	for _, e := range props {
+		e.Index, e.Term = nil, nil // raft gives it its own
 	}
 	c.rn.hold(props)
-	c.speculate(props)
 	return true
 }
 
@@ -74,8 +91,8 @@ func (c *core) notAhead(ents []*pb.Entry) []*pb.Entry {
 	s := &c.spec
 	for len(ents) > 0 && s.ahead.len() > 0 {
 		e, was := ents[0], s.ahead.pop()
-		if e.GetIndex() != was.GetIndex() || e.GetTerm() != was.GetTerm() || !bytes.Equal(e.GetData(), was.GetData()) {
-			panic(fmt.Sprintf("BUG: the machine has applied entry %d of term %d before raft had it, and raft has another one, %d of term %d", was.GetIndex(), was.GetTerm(), e.GetIndex(), e.GetTerm()))
+		if e.GetIndex() != was.index || e.GetTerm() != was.term || !bytes.Equal(e.GetData(), was.data) {
+			panic(fmt.Sprintf("BUG: the machine has applied entry %d of term %d before raft had it, and raft has another one, %d of term %d", was.index, was.term, e.GetIndex(), e.GetTerm()))
 		}
 		ents = ents[1:]
 	}

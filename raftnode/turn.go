@@ -42,6 +42,41 @@ func (n *Node) run() {
 	}
 }
 
+// turnClock is clocks for the turns of a core, of which there may be many in a
+// moment: it makes the system call once in turnClockNs and goes on from there by a
+// clock that needs none, but stands still in a suspend. The wall clock does not, so
+// that the two move apart tells of one. It never goes back.
+type turnClock struct {
+	now  func() (mono, wall int64) // ns; mono may stand still in a suspend
+	boot func() int64
+
+	mono, wall int64 // right after the last call of boot
+	base       int64 // what that said, 0 = none yet
+	last       int64
+}
+
+const turnClockNs = 5e6
+
+func newTurnClock() turnClock {
+	began := time.Now()
+	return turnClock{boot: bootTime, now: func() (mono, wall int64) {
+		now := time.Now()
+		return int64(now.Sub(began)), now.UnixNano()
+	}}
+}
+
+func (t *turnClock) read() reading {
+	mono, wall := t.now()
+	passed := mono - t.mono
+	if apart := wall - t.wall - passed; t.base == 0 || passed >= turnClockNs || max(apart, -apart) > 1e6 {
+		t.base = t.boot()
+		mono, wall = t.now()
+		t.mono, t.wall, passed = mono, wall, 0
+	}
+	t.last = max(t.last, t.base+passed)
+	return reading{boot: t.last, wall: wall / 1e6}
+}
+
 // step is one turn of the core with all that waits. n.turn is held. After a
 // failure run must end the replica.
 func (n *Node) step() {
@@ -52,7 +87,7 @@ func (n *Node) step() {
 	if len(n.requests) > 0 {
 		n.events = append(n.events, submitted{n.requests})
 	}
-	out, err := n.core.step(clocks(), n.events)
+	out, err := n.core.step(n.clock.read(), n.events)
 	n.perform(out)
 	if n.failed = err; err != nil {
 		return // run sees it with the next tick, at the latest
