@@ -55,8 +55,17 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 	if form == formBytes && op.Max > 1 {
 		return invalid("max", "raw bytes are one job's; with max=%d accept application/json, application/x-ndjson or %s", op.Max, typeFrames)
 	}
-	if o.fast && op.WaitMs == 0 {
-		if done, err := c.forwardNow(0); done || err != nil {
+	if o.fast {
+		if op.WaitMs > 0 && c.wasForwarded() {
+			// The node that has passed it on waits itself: what was parked is answered at
+			// commit, and there a hang-up is seen.
+			op.WaitMs = 0
+		}
+		limit := c.timeout()
+		if op.WaitMs > 0 {
+			limit = dequeueTimeout(0, op.WaitMs) // the client counts on no more
+		}
+		if done, err := c.forwardNow(limit, op.WaitMs > 0); done || err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func (c *call) submitJobs(op *fsm.Enqueue, replicate int) (res fsm.Result, done 
 		res, err = c.submit(op, c.timeout(), nil)
 		return res, false, err
 	}
-	if done, err = c.forwardNow(withdrawMax); done || err != nil {
+	if done, err = c.forwardNow(c.timeout()+withdrawMax, false); done || err != nil {
 		return res, true, err
 	}
 	all := fsm.Op(op)

@@ -35,20 +35,24 @@ func newForwarder() *fasthttp.Client {
 
 // forward passes a fast write on to the leader, which alone can answer before
 // commit, and passes its answer back; false when this node answers itself. A dequeue
-// decides when its body is read: one that may wait stays here, because waiting is
-// answered at commit anyway, and here a hang-up is seen.
+// decides when its body is read.
 func (c *call) forward() (bool, error) {
 	if !c.opts.fast || !c.route.traits.has(mayBeFast) || c.route.traits.has(givesJobs) {
 		return false, nil
 	}
-	return c.forwardNow(0)
+	return c.forwardNow(c.timeout(), false)
+}
+
+// wasForwarded tells whether another node has passed the request on.
+func (c *call) wasForwarded() bool {
+	return len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0
 }
 
 // forwardNow passes the request on, unless this node leads, knows no leader, or the
-// request was passed on already. more is how long the leader may take beyond the
-// request's timeout.
-func (c *call) forwardNow(more time.Duration) (bool, error) {
-	if len(c.ctx.Request.Header.PeekCanonical(fieldForwarded)) > 0 {
+// request was passed on already. limit is how long the leader may take. With mayWait an answer that nothing was found or done, 204 or
+// 503, is not passed back: this node goes on itself.
+func (c *call) forwardNow(limit time.Duration, mayWait bool) (bool, error) {
+	if c.wasForwarded() {
 		return false, nil
 	}
 	leader := c.s.replica.LeaderClient()
@@ -65,13 +69,16 @@ func (c *call) forwardNow(more time.Duration) (bool, error) {
 	}
 	req.Header.Del("Connection")
 	req.SetHost(leader)
-	err := c.s.forwarder.DoTimeout(req, res, c.timeout()+more+forwardGrace)
+	err := c.s.forwarder.DoTimeout(req, res, limit+forwardGrace)
 	var dial *net.OpError
 	switch {
 	case errors.Is(err, fasthttp.ErrNoFreeConns), errors.As(err, &dial) && dial.Op == "dial":
 		return false, nil // nothing was sent: answer it here
 	case err != nil:
 		return true, &fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: "the leader gave no answer to the forwarded request: " + err.Error()}
+	}
+	if s := res.StatusCode(); mayWait && (s == 204 || s == 503) {
+		return false, nil
 	}
 	if c.conn != nil {
 		if items := receiptsOf(res); len(items) > 0 {

@@ -67,6 +67,57 @@ func TestForward(t *testing.T) {
 	}
 }
 
+// TestForwardWait proves that a fast dequeue that may wait is passed on as well, but
+// waits only at the node that was asked: the leader looks once, and nothing there, or
+// a leader that takes nothing, is no answer.
+func TestForwardWait(t *testing.T) {
+	leader, follower := newFake(), newFake()
+	follower.leader = listening(t, leader, Options{})
+	s := newServer(t, follower, Options{})
+	job := fsm.Delivered{ID: fsm.ID{Key: fsm.Key{Hi: 1, Lo: 2}, Minutes: 1}, Grant: 1, Tag: 3, Queue: "q", Body: "x"}
+	for _, path := range []string{"/v1/queues/q/dequeue?consistency=fast&wait=10s", "/v1/dequeue?consistency=fast"} {
+		body := ""
+		if path == "/v1/dequeue?consistency=fast" {
+			body = `{"queues":["q","r"],"wait":"10s"}`
+		}
+		for _, c := range []struct {
+			what string
+			res  fsm.Result
+			err  error
+			here int // ops of the follower
+		}{
+			{"a job", fsm.Result{Jobs: []fsm.Delivered{job}}, nil, 0},
+			{"nothing", fsm.Result{}, nil, 1},
+			{"leaving", fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "stopping"), 1},
+		} {
+			asked := make(chan int64, 2)
+			leader.mu.Lock()
+			leader.answer = func(op fsm.Op) (fsm.Result, error) {
+				asked <- op.(*fsm.Dequeue).WaitMs
+				return c.res, c.err
+			}
+			leader.mu.Unlock()
+			waits := make(chan int64, 2)
+			follower.mu.Lock()
+			follower.answer = func(op fsm.Op) (fsm.Result, error) {
+				waits <- op.(*fsm.Dequeue).WaitMs
+				return fsm.Result{Jobs: []fsm.Delivered{job}}, nil
+			}
+			follower.mu.Unlock()
+			a := ask(t, s, "POST", path, body)
+			if a.status != 200 || !strings.Contains(a.body, job.Receipt().String()) {
+				t.Errorf("%s, %s: %d %s", path, c.what, a.status, a.body)
+			}
+			if len(asked) != 1 || <-asked != 0 {
+				t.Errorf("%s, %s: the leader was not asked once, without a wait", path, c.what)
+			}
+			if len(waits) != c.here || c.here == 1 && <-waits != 10_000 {
+				t.Errorf("%s, %s: the follower has not waited", path, c.what)
+			}
+		}
+	}
+}
+
 // TestForwardNotSent proves that a request which surely was not sent to the
 // leader is answered by the follower itself.
 func TestForwardNotSent(t *testing.T) {
