@@ -110,6 +110,7 @@ func TestConfigRefusals(t *testing.T) {
 	wantProblem(t, ask(t, s, "PUT", "/v1/queues/q", `{}`, "If-Match", `"1"`, "If-None-Match", "*"), 422, "invalid_option")
 	for _, tc := range []struct{ body, names string }{
 		{`{"in":1}`, "in: want true or false"}, {`{"until":"soon","in":true}`, "until: want an RFC 3339 time"},
+		{`{"until":"1970-01-01T00:00:00Z","in":true}`, "until: not after 1970"}, {`{"until":"0001-01-01T00:00:00Z","in":true}`, "until: not after 1970"},
 		{`{"until":"2035-01-01T00:00:00Z"}`, "until: of no pause"}, {`{"paused":true}`, "paused: unknown here; known are in, out, until"},
 	} {
 		wantContains(t, wantProblem(t, ask(t, s, "PUT", "/v1/queues/q/pause", tc.body), 422, "invalid_option"), tc.names)
@@ -177,4 +178,9 @@ func TestPauses(t *testing.T) {
 	if a := ask(t, s, "POST", dequeueQ, ""); a.status != 200 {
 		t.Errorf("afterwards: %d", a.status)
 	}
+	// One that is over when it comes is none, and ends another.
+	ask(t, s, "PUT", "/v1/queues/q/pause", `{"in":true}`)
+	none := `"paused":{"in":false,"out":false}`
+	wantContains(t, ask(t, s, "PUT", "/v1/queues/q/pause", `{"in":true,"until":"1999-01-01T00:00:00Z"}`).body, none)
+	wantContains(t, ask(t, s, "GET", "/v1/queues/q", "").body, none)
 }

@@ -68,7 +68,7 @@ func (r *jsonReader) lineEnd() byte {
 // envelope reads one job.
 func (l *jobList) envelope(r *jsonReader) error {
 	var o options
-	bodies := 0
+	bodies, ops := 0, 0
 	err := r.members(func(name []byte) error {
 		switch string(name) {
 		case "body", "body_base64", "json":
@@ -80,8 +80,14 @@ func (l *jobList) envelope(r *jsonReader) error {
 		case err != nil:
 			return err
 		case l.named && string(name) == "op":
+			if ops++; ops > 1 {
+				return invalid("op", "given twice")
+			}
 			return nil
-		case l.named && string(name) == "queue" && l.queue == "":
+		case l.named && string(name) == "queue":
+			if l.queue != "" {
+				return invalid("queue", "given twice")
+			}
 			b, err := v.text("queue")
 			if err == nil {
 				l.queue, err = queueName("queue", b)

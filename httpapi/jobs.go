@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"raftq/fsm"
@@ -77,9 +78,12 @@ func (c *call) waitJob() error {
 		gone = c.conn.Gone()
 	}
 	end, seen, err := c.s.replica.Await(id.Key, c.timeout(), gone)
+	var unknown *fsm.Error
 	switch {
 	case gone != nil && isClosed(gone):
 		return c.goneProblem()
+	case errors.As(err, &unknown) && unknown.Code == fsm.CodeJobNotFound:
+		return refuse(unknown.Code, "job %s", id)
 	case err != nil:
 		return err
 	}

@@ -11,14 +11,21 @@ import (
 // machine keeps what the first answered, under the route, its path's parameter and
 // the key, and answers the others with that.
 
-// readKey checks the request's Idempotency-Key.
+// readKey checks the request's Idempotency-Key. An empty one is no key, and of two
+// only one could count: the client would think itself safe.
 func (c *call) readKey() error {
-	key := c.ctx.Request.Header.PeekCanonical(fieldIdempotencyKey)
-	switch {
-	case len(key) == 0:
+	keys := c.ctx.Request.Header.PeekAll("Idempotency-Key")
+	if len(keys) == 0 {
 		return nil
+	}
+	key := keys[0]
+	switch {
 	case !c.route.takesKey():
 		return invalid("Idempotency-Key", "a dequeue is repeated with attempt_id instead")
+	case len(keys) > 1:
+		return invalid("Idempotency-Key", "given twice")
+	case len(key) == 0:
+		return invalid("Idempotency-Key", "must not be empty")
 	case len(key) > fsm.KeyMax:
 		return invalid("Idempotency-Key", "at most %d bytes, this one has %d", fsm.KeyMax, len(key))
 	}

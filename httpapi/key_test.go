@@ -76,6 +76,25 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// TestIdempotencyKeyIsOne proves that what is no key is not taken for one: the request
+// is refused, not done without.
+func TestIdempotencyKeyIsOne(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, Options{})
+	c := dial(t, listen(t, s))
+	for fields, names := range map[string]string{
+		"Idempotency-Key:\r\n":                                           "must not be empty",
+		"Idempotency-Key: a\r\nidempotency-key: a\r\n":                   "given twice",
+		"Idempotency-Key: " + strings.Repeat("k", fsm.KeyMax+1) + "\r\n": "at most 128 bytes",
+	} {
+		c.send("POST " + enqueueQ + " HTTP/1.1\r\nHost: x\r\n" + fields + "Content-Length: 1\r\n\r\nx")
+		wantContains(t, wantProblem(t, c.receive("POST"), 422, "invalid_option"), "Idempotency-Key: "+names)
+	}
+	if f.opCount() != 0 {
+		t.Error("a refused request reached the replica")
+	}
+}
+
 // TestIdempotencyKeyOfSweeps proves that a request of several ops is replayed whole.
 func TestIdempotencyKeyOfSweeps(t *testing.T) {
 	r := newInProcess(t)

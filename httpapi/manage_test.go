@@ -241,7 +241,7 @@ func TestWaitJob(t *testing.T) {
 	if a := ask(t, s, "GET", "/v1/jobs/"+waiting+"/wait?timeout=1ms", ""); a.status != 204 || a.body != "" {
 		t.Errorf("not in time: %d %s", a.status, a.body)
 	}
-	wantProblem(t, ask(t, s, "GET", "/v1/jobs/"+sampleID+"/wait", ""), 404, "job_not_found")
+	wantContains(t, wantProblem(t, ask(t, s, "GET", "/v1/jobs/"+sampleID+"/wait", ""), 404, "job_not_found"), "job "+sampleID)
 	wantContains(t, wantProblem(t, ask(t, s, "GET", "/v1/jobs/"+waiting+"/wait?for=ever", ""), 422, "invalid_option"), "for: want done")
 	c.send("GET /v1/jobs/" + waiting + "/wait?timeout=50s HTTP/1.1\r\nHost: x\r\n\r\n")
 	c.CloseWrite()
@@ -330,6 +330,14 @@ func TestTx(t *testing.T) {
 	}
 	wantContains(t, wantProblem(t, tx(`{"op":"ack","id":"D-1"}`), 400, "bad_job_id"), "items[0]")
 	wantContains(t, wantProblem(t, tx(step+`,{"op":"enqueue","queue":"q","body":"x","ttl":"0s"}`), 422, "invalid_option"), "items[1]: ttl")
+	for items, twice := range map[string]string{
+		`{"op":"ack","op":"enqueue","queue":"q","body":"x"}`:            "op: given twice",
+		`{"op":"enqueue","op":"ack","receipt":"x"}`:                     "op: given twice",
+		`{"op":"enqueue","queue":"q","queue":"r","body":"x"}`:           "queue: given twice",
+		`{"op":"enqueue","queue":"q","body":"x","ttl":"1s","ttl":"1s"}`: "ttl: given twice",
+	} {
+		wantContains(t, wantProblem(t, tx(items), 422, "invalid_option"), "items[0]: "+twice)
+	}
 	// A full queue aborts it all.
 	ask(t, s, "PUT", "/v1/queues/next", `{"max_len":1}`)
 	wantContains(t, wantProblem(t, tx(`{"op":"ack","receipt":"`+fineRec+`"},`+step), 409, "aborted"), "items[1]: queue_full")

@@ -257,7 +257,9 @@ func (o *options) parse(opt option, v value) (err error) {
 	case optOut:
 		o.pause.Out, err = v.boolean(f.name)
 	case optUntil:
-		o.pause.UntilMs, err = v.time(f.name)
+		if o.pause.UntilMs, err = v.time(f.name); err == nil && o.pause.UntilMs <= 0 {
+			err = invalid(f.name, "not after 1970")
+		}
 	case optFor:
 		_, err = v.word(f)
 	case optDeadLetter:

@@ -103,6 +103,9 @@ func (c *call) pauseQueue() error {
 	case res.Code != fsm.CodeOK:
 		return refuse(res.Code, "queue %q", queue)
 	}
+	if op.UntilMs > 0 && op.UntilMs <= res.Position.TimeMs && !res.Replay {
+		op.In, op.Out, op.UntilMs = false, false, 0 // it was over when it came
+	}
 	b := appendString(append(c.out[:0], `{"queue":`...), queue)
 	b = appendPaused(append(b, ','), op.In, op.Out, op.UntilMs)
 	c.out = append(b, "}\n"...)

@@ -241,7 +241,10 @@ func (it *settleItem) read(r *jsonReader, hasOp bool) error {
 			names++
 			return it.name(string(name) == "id", val)
 		case "op":
-			if ops++; hasOp && ops == 1 {
+			if ops++; hasOp && ops > 1 {
+				return invalid("op", "given twice")
+			}
+			if hasOp {
 				return nil
 			}
 		}

@@ -92,8 +92,9 @@ func (x *watch) signal() {
 }
 
 // Await blocks until a job has ended and says how, EndNone when that did not happen
-// within timeout, or gone is closed. CodeJobNotFound: nothing is known of it. See
-// httpapi.Replica.
+// within timeout, or gone is closed. CodeJobNotFound: nothing is known of it. A job
+// that was there and left no trace was deleted with others, by a purge or with its
+// queue: those are not remembered one by one. See httpapi.Replica.
 func (n *Node) Await(key fsm.Key, timeout time.Duration, gone <-chan struct{}) (fsm.JobEnd, fsm.Seen, error) {
 	w := &watch{key: key, wake: make(chan struct{}, 1)}
 	if !n.box.post(watchAsked{w}) {
@@ -103,7 +104,7 @@ func (n *Node) Await(key fsm.Key, timeout time.Duration, gone <-chan struct{}) (
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	began := time.Now()
-	for {
+	for there := false; ; there = true {
 		var end fsm.JobEnd
 		var code fsm.Code
 		left := max(timeout-time.Since(began), 0) + awaitGrace
@@ -117,8 +118,10 @@ func (n *Node) Await(key fsm.Key, timeout time.Duration, gone <-chan struct{}) (
 			return fsm.JobEnd{}, seen, err
 		case w.refused:
 			return fsm.JobEnd{}, seen, fsm.Refuse(fsm.CodeOverloaded, "%d clients wait for jobs on this node, the most it takes", watchesMax)
+		case code == fsm.CodeJobNotFound && there:
+			return fsm.JobEnd{End: fsm.EndDone}, seen, nil
 		case code != fsm.CodeOK:
-			return fsm.JobEnd{}, seen, fsm.Refuse(code, "job %v", key)
+			return fsm.JobEnd{}, seen, fsm.Refuse(code, "nothing is known of this job")
 		case end.End != fsm.EndNone:
 			return end, seen, nil
 		}

@@ -34,8 +34,8 @@ func (tr *trio) do(i int, op fsm.Op) fsm.Result {
 }
 
 // TestAwait proves that whoever waits on one node for the end of a job hears of it
-// when it is acked, rejected or expired through another, also when it had ended
-// before; that an unknown job is said to be one; and that waits which are over leave
+// when it is acked, rejected, expired, purged or gone with its queue through another,
+// also when it had ended before; that an unknown job is said to be one; and that waits which are over leave
 // nothing behind.
 func TestAwait(t *testing.T) {
 	defer goleak.VerifyNone(t)
@@ -43,6 +43,9 @@ func TestAwait(t *testing.T) {
 	tr.openAll()
 	acked, rejected, untouched := enqueueOn(t, tr.nodes[0], "a"), enqueueOn(t, tr.nodes[0], "b"), enqueueOn(t, tr.nodes[0], "c")
 	expiring := tr.do(0, &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "other", TTLMs: 300, Priority: 4}}}).Items[0].ID
+	purged := tr.do(0, &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "purged", Priority: 4}}}).Items[0].ID
+	dropped := tr.do(0, &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "dropped", Priority: 4}}}).Items[0].ID
+	onPurged, onDropped := tr.await(2, purged, time.Minute, nil), tr.await(2, dropped, time.Minute, nil)
 	onAcked := tr.await(2, acked, time.Minute, nil)
 	again := tr.await(2, acked, time.Minute, nil)
 	onRejected := tr.await(2, rejected, time.Minute, nil)
@@ -54,16 +57,19 @@ func TestAwait(t *testing.T) {
 		tr.nodes[2].box.post(viewAsked{func(Status) { ch <- tr.nodes[2].core.watches.n }}) // answered by the core
 		return <-ch
 	}
-	await(t, "five watches", func() bool { return watched() == 5 })
+	await(t, "seven watches", func() bool { return watched() == 7 })
 	rounds := tr.nodes[2].view.Load().stats.readRounds
 
 	jobs := tr.do(1, &fsm.Dequeue{Queues: []string{"q"}, Max: 2}).Jobs
 	tr.do(1, &fsm.Ack{Items: []fsm.Item{jobs[0].Receipt().Item()}})
 	tr.do(1, &fsm.Reject{Items: []fsm.Item{jobs[1].Receipt().Item()}})
+	tr.do(1, &fsm.Purge{Queue: "purged", States: fsm.StateAll})
+	tr.do(1, &fsm.DeleteQueue{Queue: "dropped", Force: true})
 	for what, c := range map[string]struct {
 		got  chan awaited
 		want fsm.End
-	}{"acked": {onAcked, fsm.EndDone}, "the second of two": {again, fsm.EndDone}, "rejected": {onRejected, fsm.EndDead}, "expired": {onExpired, fsm.EndExpired}} {
+	}{"acked": {onAcked, fsm.EndDone}, "the second of two": {again, fsm.EndDone}, "rejected": {onRejected, fsm.EndDead}, "expired": {onExpired, fsm.EndExpired},
+		"purged": {onPurged, fsm.EndDone}, "gone with its queue": {onDropped, fsm.EndDone}} {
 		if a := <-c.got; a.err != nil || a.end.End != c.want {
 			t.Errorf("%s: %v %+v", what, a.err, a.end)
 		}
@@ -85,7 +91,7 @@ func TestAwait(t *testing.T) {
 	await(t, "no watches", func() bool { return watched() == 0 })
 	// Each wait takes two reads, which share rounds: nobody asks again and again.
 	if n := tr.nodes[2].view.Load().stats.readRounds - rounds; n > 20 {
-		t.Errorf("%d rounds for eight waits", n)
+		t.Errorf("%d rounds for ten waits", n)
 	}
 
 	left := tr.await(2, untouched, time.Minute, nil)
