@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "parent":
 		fakeParent()
+	case "dial":
+		dial()
 	default:
 		os.Exit(m.Run())
 	}
@@ -42,6 +44,7 @@ func fakeNode(args []string) {
 		fs.String(name, "", "")
 	}
 	addr := fs.String("listen-client", "", "")
+	fs.Bool("insecure", false, "")
 	deaf := fs.Bool("deaf", false, "never ready, does not hear SIGTERM")
 	_ = fs.Parse(args)
 	ln, err := net.Listen("tcp", *addr)

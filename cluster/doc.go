@@ -2,9 +2,13 @@
 // stops and restarts them, waits until they serve, and says who leads. The
 // commands local and demo use it, and so do the tests that break things.
 //
-// A Cluster owns its processes and nothing else: it signals only children of
-// its own that it has not reaped yet, so a process id that was used again is
-// never hit. Each child runs in a process group of its own (Ctrl-C in the
+// Isolated nodes (Options.Isolated; root only) run in network namespaces of their
+// own, on disk images of their own: links between them can be cut (Network) and
+// power too (Cluster.PowerCut, Disk).
+//
+// A Cluster owns its processes, with the namespaces and disks of isolated ones, and
+// nothing else: it signals only children of its own that it has not reaped yet, so
+// a process id that was used again is never hit. Each child runs in a process group of its own (Ctrl-C in the
 // terminal reaches the parent alone) and dies with the parent.
 //
 // On disk, below Options.Dir: a data directory for each node (n1, n2, …), its

@@ -20,10 +20,12 @@ type Node struct {
 	DataDir, LogFile   string
 	Args               []string // further flags of serve; may be changed between starts
 	Joins              bool     // it joins the cluster of the others instead of being a first member; may be changed between starts
+	Disk               *Disk    // of an isolated node, else nil
 
-	cluster *Cluster
-	binary  string
-	env     []string
+	cluster   *Cluster
+	binary    string
+	env       []string
+	namespace string // of an isolated node
 
 	mu   sync.Mutex
 	proc *process // the last one started, nil before
@@ -74,6 +76,9 @@ func (n *Node) Start() error {
 	}
 	// Somebody else's node would be taken for this one.
 	for _, addr := range []string{n.Client, n.Resp, n.Peer} {
+		if n.namespace != "" {
+			break // nobody else is there
+		}
 		if err := portFree(addr); err != nil {
 			return fmt.Errorf("start %s: %w", n.Name, err)
 		}
@@ -85,6 +90,10 @@ func (n *Node) Start() error {
 	defer log.Close() // the child has its own descriptor
 
 	cmd := exec.Command(n.binary, n.flags()...)
+	if n.namespace != "" {
+		// nsenter becomes the node: the process id stays, and so does the death signal.
+		cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.namespace, n.binary}, n.flags()...)...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(cleanEnv(os.Environ()), n.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
