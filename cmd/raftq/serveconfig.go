@@ -57,6 +57,7 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("election-timeout", "duration", "1s", "silence after which a new leader is sought")
 	text("snapshot-bytes", "size", "64MiB", "log since the last snapshot that brings the next one about")
 	text("snapshot-entries", "number", "0", "the same in entries, 0 = by bytes alone")
+	text("segment-bytes", "size", "64MiB", "size of the log's files; room for two more is taken ahead")
 	text("max-memory", "size", "0", "limit of the queues' memory, the smallest of all nodes counts: at 90 % fast enqueues are refused, at 95 % all; 0 = none")
 	text("max-body", "size", "1MiB", "largest job body, at most "+formatSize(fsm.BodyMax))
 	text("consistency", "strong|fast", "strong", "consistency of requests that do not say one")
@@ -98,6 +99,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 			ElectionTimeout: r.duration("election-timeout"),
 			SnapshotBytes:   r.size("snapshot-bytes"),
 			SnapshotEntries: r.number("snapshot-entries"),
+			SegmentBytes:    r.size("segment-bytes"),
 			MaxMemory:       r.size("max-memory"),
 			WALArchive:      r.text("wal-archive"),
 		},
