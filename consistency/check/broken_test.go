@@ -1,0 +1,222 @@
+package check
+
+import (
+	"fmt"
+	"testing"
+
+	"raftq/fsm"
+)
+
+// TestBrokenStories breaks one thing each and wants the checker that is meant for
+// it to see it.
+func TestBrokenStories(t *testing.T) {
+	for _, tc := range []struct {
+		name, check string
+		damage      func(w *whole)
+	}{
+		// Accounting.
+		{"an answered job never comes", "accounting: lost", func(w *whole) { w.enqueue("q", "four") }},
+		{"a job that nobody sent", "accounting: invented", func(w *whole) { w.first.Got[0].Body = "five" }},
+		{"another id than was answered", "accounting: doubled", func(w *whole) { w.b.Made[0].ID = idOf(fsm.Key{Hi: 9, Lo: 9}) }},
+		{"one id with two bodies", "accounting: altered", func(w *whole) { w.second.Got[1].ID = w.second.Got[0].ID }},
+		{"another queue", "accounting: altered", func(w *whole) { w.first.Got[0].Queue = "r" }},
+		{"back after its ack", "accounting: acked and back", func(w *whole) { w.ack.Call, w.ack.Ret = w.second.Call, w.second.Ret; w.again.Call = w.ack.Ret + 1 }},
+		{"a refused job comes", "accounting: failed took effect", func(w *whole) { w.b.Outcome = Failed }},
+		{"at most once, twice", "accounting: at most once", func(w *whole) { w.a.Jobs[0].AtMostOnce = true }},
+
+		// Witness.
+		{"an answered enqueue is not in the log", "witness: lost", func(w *whole) { w.b.Jobs[0].Body = "elsewhere" }},
+		{"the log has what nobody sent", "witness: invented", func(w *whole) {
+			w.next(&fsm.Enqueue{First: 100, Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("ghost")}}})
+		}},
+		{"the log has a dequeue of nobody", "witness: invented", func(w *whole) { w.next(&fsm.Dequeue{Queues: []string{"q"}, Consumer: "ghost"}) }},
+		{"a wrong index", "witness: index", func(w *whole) { w.a.Index++ }},
+		{"an index beyond the log", "witness: complete", func(w *whole) { w.drained.Index += 100 }},
+		{"another priority in the log", "witness: altered", func(w *whole) { w.a.Jobs[1].Priority = 7 }},
+		{"another delay in the log", "witness: altered", func(w *whole) { w.b.Jobs[0].Delay = second }},
+		{"a batch in two entries", "witness: whole", func(w *whole) {
+			o := w.op(Enqueue, "q")
+			o.Jobs = []Job{{Body: "h1", Priority: -1}, {Body: "h2", Priority: -1}}
+			i := w.next(&fsm.Enqueue{First: 50, Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("h1"), Priority: 4}}})
+			w.next(&fsm.Enqueue{First: 51, Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("h2"), Priority: 4}}})
+			o.Made = []Made{{ID: idOf(fsm.Key{Hi: epochOne, Lo: 50})}, {ID: idOf(fsm.Key{Hi: epochOne, Lo: 51})}}
+			w.end(o, i)
+		}},
+		{"half a batch", "witness: whole", func(w *whole) {
+			w.b.Jobs = append(w.b.Jobs, Job{Body: "missing", Priority: -1})
+			w.b.Made = append(w.b.Made, w.b.Made[0])
+		}},
+		{"another id than the log gives", "witness: result", func(w *whole) { w.a.Made[0].ID = w.a.Made[1].ID }},
+		{"said to be a duplicate", "witness: result", func(w *whole) { w.a.Made[0].Duplicate = true }},
+		{"a wrong count of deliveries", "witness: result", func(w *whole) { w.again.Got[0].Deliveries = 1 }},
+		{"a wrong end of the lease", "witness: result", func(w *whole) { w.first.Got[0].LeaseUntilMs += 5 }},
+		{"another job than the log hands out", "witness: result", func(w *whole) { w.first.Got[0], w.second.Got[0] = w.second.Got[0], w.first.Got[0] }},
+		{"a job too few", "witness: result", func(w *whole) { w.second.Got = w.second.Got[:1] }},
+		{"an answer from the past", "witness: result", func(w *whole) { w.read.Count.Ready-- }},
+		{"nothing there, says an answer", "witness: false empty", func(w *whole) { w.empty.Index = w.b.Index; w.empty.Call, w.empty.Ret = w.b.Call, w.b.Ret }},
+		{"an ack that the log refuses", "witness: result", func(w *whole) {
+			o := w.settle(Ack, w.first, 0)
+			o.Items[0].Code, o.Items[0].Already = "", false
+			w.first.Got = nil
+		}},
+		{"an ack that is not in the log", "witness: lost", func(w *whole) { w.ack.Items[0].Receipt = w.first.Got[0].Receipt }},
+		{"a refused ack took effect", "witness: failed took effect", func(w *whole) { w.ack.Outcome = Failed }},
+		{"a refused enqueue took effect", "witness: failed took effect", func(w *whole) { w.b.Outcome = Failed }},
+		{"a write before one that had ended", "witness: order", func(w *whole) { w.a.Call, w.a.Ret = w.b.Ret+1, w.b.Ret+2 }},
+		{"a stale read", "witness: order", func(w *whole) { w.read.Index = w.a.Index; w.read.Count = Counts{Ready: 2} }},
+		{"log time falls", "witness: replay", func(w *whole) {
+			h := fsm.BatchHeader{Origin: nodeOne, Epoch: epochOne, Number: w.batch + 1, Term: 2, TimeMs: 5}
+			w.log = append(w.log, Entry{Index: uint64(len(w.log)) + 2, Term: 2, Data: fsm.EncodeBatch(h, &fsm.NodeBack{})})
+		}},
+		{"one dequeue, two entries", "witness: replay", func(w *whole) {
+			e := Entry{Index: uint64(len(w.log)) + 2, Term: 2, Data: fsm.EncodeBatch(fsm.BatchHeader{Origin: nodeOne, Epoch: epochOne, Number: w.batch + 1, TimeMs: w.ms}, &fsm.Dequeue{Request: 900, Queues: []string{"q"}, Consumer: "m1"})}
+			w.log = append(w.log, e)
+		}},
+		{"a lost fast enqueue before one that is there", "witness: lost", func(w *whole) { w.a.Fast, w.a.Jobs[0].Body = true, "gone" }},
+		{"a lost fast enqueue of a node that lives", "witness: lost", func(w *whole) {
+			o := w.enqueue("q", "fast")
+			o.Fast = true
+			w.log = w.log[:len(w.log)-1]
+		}},
+		{"a hand-out that is kept from its client", "witness: result", func(w *whole) {
+			o := w.op(Dequeue, "q")
+			o.Mark, o.Wait = "parked", second
+			w.next(&fsm.Dequeue{Request: 77, Queues: []string{"q"}, Max: 1, WaitMs: 1000, Consumer: "parked"})
+			w.enqueue("q", "hidden")
+			w.end(o, uint64(len(w.log))+1)
+		}},
+		{"a job that was given back as not written", "witness: result", func(w *whole) {
+			w.enqueue("q", "back")
+			d := w.dequeue("q", 1)
+			r, _ := fsm.ParseReceipt(d.Got[0].Receipt)
+			w.next(&fsm.GiveBack{Items: []fsm.Item{r.Item()}})
+		}},
+
+		// Black box.
+		{"two leases", "black box: lease", func(w *whole) { w.h.Ops = without(w.h.Ops, w.nack) }},
+		{"one grant, two answers", "black box: one grant", func(w *whole) { w.again.Got[0].Fence = w.first.Got[0].Fence }},
+		{"early", "black box: delay", func(w *whole) { w.b.Jobs[0].Delay = second }},
+		{"early after a nack", "black box: delay", func(w *whole) { w.nack.Items[0].Delay = second }},
+		{"one failure too many", "black box: max failures", func(w *whole) { w.a.Jobs[0].MaxFailures = 1 }},
+		{"two jobs for a dedup id", "black box: dedup", func(w *whole) { w.a.Jobs[0].DedupID, w.b.Jobs[0].DedupID = "k", "k" }},
+		{"out of order", "black box: order", func(w *whole) {
+			w.enqueue("q", "x")
+			w.enqueue("q", "y")
+			x, y := w.dequeue("q", 1), w.dequeue("q", 1)
+			x.Got, y.Got = y.Got, x.Got
+		}},
+		{"found nothing", "black box: false empty", func(w *whole) {
+			o := w.op(Dequeue, "q")
+			o.Call, o.Ret = w.b.Ret+1, w.b.Ret+2
+		}},
+
+		// Linear.
+		{"out of order, by the model", "linear", func(w *whole) {
+			w.enqueue("q", "x")
+			w.enqueue("q", "y")
+			x, y := w.dequeue("q", 1), w.dequeue("q", 1)
+			x.Got, y.Got = y.Got, x.Got
+		}},
+		{"found nothing, by the model", "linear", func(w *whole) { w.empty.Call, w.empty.Ret = w.b.Ret+1, w.b.Ret+2 }},
+		{"two leases, by the model", "linear", func(w *whole) { w.h.Ops = without(w.h.Ops, w.nack) }},
+		{"a stale count, by the model", "linear", func(w *whole) { w.read.Count.Leased = 1 }},
+		{"an ack without a lease, by the model", "linear", func(w *whole) { w.ack.Items[0].Receipt = "none" }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWhole(t)
+			tc.damage(w)
+			wants(t, w.all(), tc.check)
+		})
+	}
+}
+
+func without(ops []*Op, gone *Op) (left []*Op) {
+	for _, o := range ops {
+		if o != gone {
+			left = append(left, o)
+		}
+	}
+	return left
+}
+
+// A fast enqueue may be lost with the life of its node, as a suffix.
+func TestLostSuffix(t *testing.T) {
+	w := newWhole(t)
+	o := w.enqueue("q", "fast")
+	o.Fast = true
+	w.log = w.log[:len(w.log)-1]
+	w.h.Events = append(w.h.Events, Event{From: o.Ret, To: o.Ret + second, Node: 0, Ended: true})
+	if _, p := Witness(&w.h, w.log); len(p) > 0 {
+		t.Error(p)
+	}
+	if sum, _ := Accounting(&w.h); sum.FastLost != 1 {
+		t.Errorf("%d fast ones lost", sum.FastLost)
+	}
+}
+
+// An unknown enqueue that was delivered counts from there; a window with a dequeue
+// of unknown outcome is skipped.
+func TestUnknownsInWindows(t *testing.T) {
+	w := newWhole(t)
+	w.b.Outcome, w.b.Ret = Unknown, Never
+	if windows, p := Linear(&w.h, "q", nil); len(p) > 0 || windows[0].Skipped != "" {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+	w.second.Outcome = Unknown
+	if windows, _ := Linear(&w.h, "q", nil); windows[0].Skipped == "" {
+		t.Error("not skipped")
+	}
+	w = newWhole(t)
+	if windows, _ := Linear(&w.h, "q", map[string]bool{w.first.Mark: true}); windows[0].Skipped == "" {
+		t.Error("not skipped, though a dequeue passed jobs on")
+	}
+}
+
+func hash(m *fsm.Machine) string { return fmt.Sprintf("%016x", m.Chain()) }
+
+func TestChains(t *testing.T) {
+	members := []fsm.Member{{ID: nodeOne, Name: "n1", Peer: "http://h:1"}}
+	m := fsm.New(members)
+	w := newWhole(t)
+	for _, e := range w.log {
+		if _, err := m.Apply(e.Index, e.Term, e.Data, fsm.Self{}); err != nil {
+			t.Fatal(err)
+		}
+		w.h.Chains = append(w.h.Chains, Chain{"n1", e.Index, hash(m)}, Chain{"n2", e.Index, hash(m)})
+	}
+	if p := Chains(&w.h, w.log, members); len(p) > 0 {
+		t.Error(p)
+	}
+	w.h.Chains[3].Hash = "0"
+	wants(t, Chains(&w.h, w.log, nil), "chain: nodes")
+	for i := range w.h.Chains {
+		w.h.Chains[i].Hash = "0"
+	}
+	wants(t, Chains(&w.h, w.log, members), "chain: replay")
+}
+
+func TestMerge(t *testing.T) {
+	e := func(i, term uint64) Entry { return Entry{Index: i, Term: term} }
+	log, p := Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1), 3: e(3, 1)}, "n2": {3: e(3, 1), 4: e(4, 2)}})
+	if len(p) > 0 || len(log) != 3 {
+		t.Errorf("%v %v", log, p)
+	}
+	_, p = Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1)}, "n2": {2: e(2, 2)}})
+	wants(t, p, "log: one entry")
+	_, p = Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1), 4: e(4, 1)}})
+	wants(t, p, "log: complete")
+}
+
+func TestVacuous(t *testing.T) {
+	w := newWhole(t)
+	sum, _ := Accounting(&w.h)
+	windows, _ := Linear(&w.h, "q", nil)
+	w.h.Events = []Event{{What: "kill -9 of n1"}}
+	enough := Least{Ops: 5, Kinds: map[Kind]int{Enqueue: 2}, Terms: 1, Events: []string{"kill"}, Windows: 1, Jobs: 3}
+	if p := Vacuous(&w.h, sum, windows, enough); len(p) > 0 {
+		t.Error(p)
+	}
+	for _, more := range []Least{{Ops: 50}, {Kinds: map[Kind]int{Extend: 1}}, {Terms: 2}, {Events: []string{"power cut"}}, {Windows: 2}, {Jobs: 4}, {Chains: 1}} {
+		wants(t, Vacuous(&w.h, sum, windows, more), "vacuous")
+	}
+}

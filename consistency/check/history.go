@@ -1,0 +1,239 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Never is the Ret of an operation without an answer.
+const Never = time.Duration(math.MaxInt64)
+
+// Kind is what an operation asks for.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	Enqueue Kind = iota
+	Dequeue
+	Ack
+	Nack
+	Release
+	Extend
+	Count // a strong read of a queue's counts
+	kindEnd
+)
+
+var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Outcome is what an answer says about an operation's effect.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Unknown Outcome = iota // no answer, or one that does not know
+	OK
+	Failed // surely had and will have no effect
+)
+
+func (o Outcome) String() string { return [...]string{"unknown", "ok", "failed"}[o] }
+
+// Op is one operation of a client. The client writes it until Recorder.End.
+type Op struct {
+	Kind      Kind
+	Client    int
+	Node      int           // asked
+	By        string        // name of the node that answered
+	Call, Ret time.Duration // Ret is Never without an answer
+	Outcome   Outcome
+	Fast      bool // answered before the commit
+	Batch     string
+	Index     uint64 // that the answer reflects
+	Term      uint64
+	TimeMs    int64 // log time there
+	Error     string
+
+	Queue string
+	Jobs  []Job // Enqueue: what was asked for
+	Made  []Made
+	Mark  string // Dequeue: the consumer
+	Max   int
+	Wait  time.Duration
+	Lease time.Duration // Dequeue, Extend
+	Got   []Delivery
+	Items []Item // Ack, Nack, Release, Extend
+	Count Counts
+	// Missing: there is no such queue, because nobody has put a job into it; its
+	// waiters are not shown.
+	Missing bool
+}
+
+func (o *Op) String() string {
+	return fmt.Sprintf("%v of client %d at %v on %s (called %v, index %d, %v)", o.Kind, o.Client, o.Node, o.Queue, o.Call.Round(time.Microsecond), o.Index, o.Outcome)
+}
+
+// written tells whether the op is a write with an entry of its own.
+func (o *Op) written() bool { return o.Kind != Count && (o.Kind != Dequeue || len(o.Got) > 0) }
+
+// Job is one job of an enqueue.
+type Job struct {
+	Body        string // unique in the history
+	Priority    int    // -1 = not said
+	Delay, TTL  time.Duration
+	Lease       time.Duration
+	AtMostOnce  bool
+	MaxFailures int
+	DedupID     string
+}
+
+// timeless: it is ready at once and stays so until somebody takes it.
+func (j *Job) timeless() bool {
+	return j.Delay == 0 && j.TTL == 0 && j.DedupID == "" && j.MaxFailures == 0
+}
+
+// Made is what an enqueue answered for a job.
+type Made struct {
+	ID        string
+	Duplicate bool
+}
+
+// Delivery is one job of a dequeue's answer.
+type Delivery struct {
+	ID, Receipt, Queue, Body string
+	Priority                 int
+	Deliveries, Failures     int
+	Fence                    uint64
+	LeaseUntilMs             int64
+}
+
+// Item is a line of an ack, nack, release or extend.
+type Item struct {
+	Receipt string
+	Delay   time.Duration // Nack
+	// The answer.
+	Status        int
+	Code          string // "" = done
+	Late, Already bool
+	Dead          bool
+}
+
+// Counts are a queue's jobs by state.
+type Counts struct{ Ready, Delayed, Leased, Held, Dead, Waiters int }
+
+// Event is something that was done to the cluster, or happened in it.
+type Event struct {
+	From, To time.Duration // To = From for a moment
+	Node     int           // -1 = all, or none in particular
+	What     string
+	// Ended: the node's process ended, and with it what it alone had.
+	Ended bool
+}
+
+// Chain is a node's claim of its state's running hash at an index.
+type Chain struct {
+	Node  string
+	Index uint64
+	Hash  string
+}
+
+// History is what was recorded. It is read when recording has ended.
+type History struct {
+	Ops    []*Op
+	Events []Event
+	Chains []Chain
+	Terms  map[uint64]string // leader of each term seen
+}
+
+// Recorder collects a History on one monotonic clock.
+type Recorder struct {
+	base time.Time
+
+	mu sync.Mutex
+	h  History
+}
+
+// NewRecorder starts the clock.
+func NewRecorder() *Recorder {
+	return &Recorder{base: time.Now(), h: History{Terms: map[uint64]string{}}}
+}
+
+// Now is the time on the recorder's clock.
+func (r *Recorder) Now() time.Duration { return time.Since(r.base) }
+
+// Begin notes that a client is about to send o.
+func (r *Recorder) Begin(o *Op) {
+	o.Ret = Never
+	r.mu.Lock()
+	r.h.Ops = append(r.h.Ops, o)
+	o.Call = r.Now()
+	r.mu.Unlock()
+}
+
+// End notes that o is over. An unknown outcome never returns.
+func (r *Recorder) End(o *Op) {
+	if o.Outcome != Unknown {
+		o.Ret = r.Now()
+	}
+}
+
+// Event notes what happened from a moment until now.
+func (r *Recorder) Event(e Event) {
+	e.To = r.Now()
+	r.mu.Lock()
+	r.h.Events = append(r.h.Events, e)
+	r.mu.Unlock()
+}
+
+// Chain notes a node's claim, and the leader that it knows.
+func (r *Recorder) Chain(c Chain, leader string, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Chains = append(r.h.Chains, c)
+	if leader != "" {
+		r.h.Terms[term] = leader
+	}
+}
+
+// History hands out what was recorded. Nobody may record any more.
+func (r *Recorder) History() *History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &r.h
+}
+
+// Problem is one breach of the contract.
+type Problem struct {
+	Check string // which checker, which rule
+	Text  string
+}
+
+func (p Problem) String() string { return p.Check + ": " + p.Text }
+
+// problems collects breaches of a checker; after many of a kind it only counts.
+type problems struct {
+	list []Problem
+	more map[string]int
+}
+
+const problemsMax = 20 // of a rule
+
+func (p *problems) add(check, format string, args ...any) {
+	if p.more == nil {
+		p.more = map[string]int{}
+	}
+	if p.more[check]++; p.more[check] <= problemsMax {
+		p.list = append(p.list, Problem{check, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (p *problems) all() []Problem {
+	for check, n := range p.more {
+		if n > problemsMax {
+			p.list = append(p.list, Problem{check, fmt.Sprintf("and %d more", n-problemsMax)})
+		}
+	}
+	return p.list
+}

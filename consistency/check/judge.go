@@ -1,0 +1,115 @@
+package check
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"raftq/fsm"
+)
+
+// Result is a run and what the checkers say of it.
+type Result struct {
+	Name     string
+	Seed     uint64
+	Nodes    int
+	Isolated bool
+
+	Sum      Summary
+	Entries  int // of the log
+	Terms    int
+	Chains   int
+	Length   time.Duration
+	Windows  []*Window
+	Problems []Problem
+	Took     map[string]time.Duration // by checker
+
+	h *History
+}
+
+// Judge runs every checker. logs is what each node's files show as committed;
+// windowPrefix names the queues that Linear looks at.
+func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, windowPrefix string, least Least) *Result {
+	r := &Result{h: h, Terms: len(h.Terms), Chains: len(h.Chains), Took: map[string]time.Duration{}}
+	for _, op := range h.Ops {
+		r.Length = max(r.Length, op.Call)
+	}
+	step := func(name string, do func() []Problem) {
+		begun := time.Now()
+		r.Problems = append(r.Problems, do()...)
+		r.Took[name] = time.Since(begun)
+	}
+	var log []Entry
+	step("accounting", func() (p []Problem) { r.Sum, p = Accounting(h); return p })
+	step("log", func() (p []Problem) { log, p = Merge(logs); return p })
+	r.Entries = len(log)
+	var passed map[string]bool
+	step("witness", func() (p []Problem) { passed, p = Witness(h, log); return p })
+	step("black box", func() []Problem { return BlackBox(h) })
+	step("linear", func() (p []Problem) { r.Windows, p = Linear(h, windowPrefix, passed); return p })
+	step("chains", func() []Problem { return Chains(h, log, genesis) })
+	step("vacuous", func() []Problem { return Vacuous(h, r.Sum, r.Windows, least) })
+	return r
+}
+
+// Summary is the run in a line.
+func (r *Result) Summary() string {
+	checked, skipped := r.windows()
+	s := &r.Sum
+	return fmt.Sprintf("%s: %v, %d operations (%d ok, %d of them fast, %d unknown, %d failed), %d jobs answered, %d deliveries, %d done, %d fast ones lost, "+
+		"%d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems",
+		r.Name, r.Length.Round(time.Second), s.Ops, s.OK, s.Fast, s.Unknown, s.Failed, s.Jobs, s.Delivered, s.Done, s.FastLost,
+		r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems))
+}
+
+func (r *Result) windows() (checked, skipped int) {
+	for _, w := range r.Windows {
+		if w.Skipped == "" {
+			checked++
+		} else {
+			skipped++
+		}
+	}
+	return checked, skipped
+}
+
+// Keep writes what somebody needs to look into a failed run: the history as text,
+// and the timelines of windows that have no order.
+func (r *Result) Keep(dir string) (paths []string) {
+	path := filepath.Join(dir, "history.txt")
+	var b strings.Builder
+	for _, p := range r.Problems {
+		fmt.Fprintln(&b, p)
+	}
+	for _, e := range r.h.Events {
+		fmt.Fprintf(&b, "%v to %v: %s\n", e.From, e.To, e.What)
+	}
+	ops := slices.Clone(r.h.Ops)
+	slices.SortFunc(ops, func(a, b *Op) int { return int(a.Call - b.Call) })
+	for _, o := range ops {
+		fmt.Fprintf(&b, "%v\t%v\tclient %d\tnode %d\t%s\t%s\tfast %v\t%s\n", o.Call, o.Ret, o.Client, o.Node, o.Queue, o.describe(), o.Fast, o.Error)
+	}
+	if os.WriteFile(path, []byte(b.String()), 0o644) == nil {
+		paths = append(paths, path)
+	}
+	for _, w := range r.Windows {
+		bad := slices.ContainsFunc(r.Problems, func(p Problem) bool {
+			return strings.HasSuffix(p.Text, " "+w.Queue+" have no order that explains them")
+		})
+		if !bad || w.html == nil {
+			continue
+		}
+		path := filepath.Join(dir, w.Queue+".html")
+		f, err := os.Create(path)
+		if err != nil {
+			continue
+		}
+		if w.Timeline(f) == nil && f.Close() == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

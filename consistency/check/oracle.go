@@ -1,0 +1,354 @@
+package check
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"raftq/fsm"
+)
+
+// oracle is a second machine: the rules of queues as a person would write them
+// down, with slices and searches. From the product it has the decoder of batches
+// and the numbers of docs/semantics.md. It knows what the workloads use and
+// refuses the rest, so that nothing is passed over.
+type oracle struct {
+	now, index int64
+	seq        uint64
+	jobs       map[fsm.Key]*oJob
+	queues     map[string]*oQueue
+	waiters    []*oWaiter // oldest first
+	sessions   map[uint64]*oSession
+	gone       map[fsm.Key]fsm.Code // CodeOK = acked
+	timers     oTimers
+	dedup      map[[2]string]fsm.Key
+	kept       map[string][]oResult
+
+	// What the log did for clients.
+	dequeues map[string]*oDequeue // by mark
+	granted  map[oGrantKey]string // mark of the dequeue
+	enqueues map[string][]oMade   // by body, each time it stood in the log
+	items    map[oItem][]oDone    // by verb and receipt
+}
+
+type oJob struct {
+	key                  fsm.Key
+	queue, body          string
+	seq                  uint64
+	prio                 uint8
+	state                string
+	amo, held            bool // held: the last receipt is good
+	lease, due, expires  int64
+	born                 int64
+	grant                uint32
+	tag                  uint64
+	deliveries, failures uint32
+	maxFailures          int32
+	life                 int // of timers: those of an earlier one mean nothing
+	heldMs               int64
+}
+
+type oQueue struct {
+	ready  []*oJob // by priority, then sequence
+	counts Counts
+}
+
+type oWaiter struct {
+	mark                   string
+	origin, epoch, request uint64
+	deadline               int64
+	queues                 []string
+	max                    int
+	lease                  int64
+}
+
+type oSession struct {
+	epoch, last uint64
+	away        bool
+}
+
+// oDequeue is what a dequeue was handed.
+type oDequeue struct {
+	index  int64 // of its entry
+	parked bool
+	jobs   []oGrant
+	at     int64 // entry of the hand-out
+}
+
+type oGrant struct {
+	key                  fsm.Key
+	grant                uint32
+	tag                  uint64
+	queue, body          string
+	deliveries, failures uint32
+	prio                 uint8
+	until                int64
+	back                 bool // given back later
+}
+
+type oGrantKey struct {
+	key   fsm.Key
+	grant uint32
+}
+
+type oMade struct {
+	index  int64
+	result oResult
+	job    *fsm.NewJob
+}
+
+// oResult is what an item or a job of an enqueue came to.
+type oResult struct {
+	key           fsm.Key
+	code          fsm.Code
+	duplicate     bool
+	late, already bool
+	dead          bool
+}
+
+type oItem struct {
+	kind  Kind
+	key   fsm.Key
+	grant uint32
+	tag   uint64
+}
+
+type oDone struct {
+	index  int64
+	result oResult
+}
+
+func newOracle() *oracle {
+	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, gone: map[fsm.Key]fsm.Code{},
+		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{},
+		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{}}
+}
+
+// apply takes the next entry. An error means that the oracle cannot go on.
+func (o *oracle) apply(e Entry) error {
+	o.index = int64(e.Index)
+	if len(e.Data) == 0 {
+		return nil
+	}
+	h, ops, err := fsm.DecodeOps(e.Data)
+	if err != nil {
+		return err
+	}
+	if h.TimeMs < o.now && h.Origin != 0 {
+		// The machine's own time may be held back by many timers, never the stamp.
+		return fmt.Errorf("log time falls: %d ms after %d ms", h.TimeMs, o.now)
+	}
+	o.fire(max(o.now, h.TimeMs))
+	o.serve()
+	if !o.admits(h, ops) {
+		return nil
+	}
+	flags := flagsOf(e.Data)
+	for i, op := range ops {
+		if flags[i]&fsm.FlagVoid == 0 {
+			if err := o.op(h, op, flags[i]&fsm.FlagAnswered != 0); err != nil {
+				return err
+			}
+		}
+		o.serve()
+	}
+	return nil
+}
+
+func flagsOf(data []byte) (flags []byte) {
+	for b := data[fsm.BatchHeaderSize:]; len(b) >= 6; b = b[6+binary.BigEndian.Uint32(b[2:]):] {
+		flags = append(flags, b[1])
+	}
+	return flags
+}
+
+// admits: of each life of a node the batches count once and in order.
+func (o *oracle) admits(h fsm.BatchHeader, ops []fsm.Op) bool {
+	if h.Origin == 0 {
+		return true
+	}
+	s := o.sessions[h.Origin]
+	if h.Number == 0 {
+		if s != nil && h.Epoch>>32 <= s.epoch>>32 {
+			return false
+		}
+		for _, other := range o.sessions {
+			if other.epoch == h.Epoch {
+				return false
+			}
+		}
+		o.sessions[h.Origin] = &oSession{epoch: h.Epoch}
+		o.leave(func(w *oWaiter) bool { return w.origin == h.Origin })
+		return true
+	}
+	if s == nil || s.epoch != h.Epoch || s.last+1 != h.Number {
+		return false
+	}
+	s.last = h.Number
+	return true
+}
+
+func (o *oracle) leave(which func(*oWaiter) bool) { o.waiters = slices.DeleteFunc(o.waiters, which) }
+
+func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
+	switch op := op.(type) {
+	case *fsm.NodeStart, *fsm.Alarm, *fsm.MemberChange:
+	case *fsm.NodeAway:
+		if s := o.sessions[op.Node]; s != nil && s.epoch == op.Epoch {
+			s.away = true
+		}
+	case *fsm.NodeBack:
+		o.sessions[h.Origin].away = false
+	case *fsm.Withdraw:
+		o.leave(func(w *oWaiter) bool {
+			return w.origin == h.Origin && w.epoch == h.Epoch && slices.Contains(op.Requests, w.request)
+		})
+	case *fsm.Enqueue:
+		if err := known(op); err != nil {
+			return err
+		}
+		o.enqueue(h, op, answered)
+	case *fsm.Keyed:
+		inner, ok := op.Op.(*fsm.Enqueue)
+		if !ok {
+			return fmt.Errorf("the oracle knows no %T under a key", op.Op)
+		}
+		if err := known(inner); err != nil {
+			return err
+		}
+		before, known := o.kept[op.Key]
+		if known && !answered {
+			for i := range inner.Jobs {
+				o.made(&inner.Jobs[i], before[i])
+			}
+			return nil
+		}
+		res := o.enqueue(h, inner, answered)
+		if !known {
+			o.kept[op.Key] = res
+		}
+	case *fsm.Dequeue:
+		return o.dequeue(h, op)
+	case *fsm.Ack:
+		o.settle(Ack, op.Items, o.ack)
+	case *fsm.Nack:
+		o.settle(Nack, op.Items, o.nack)
+	case *fsm.Release:
+		o.settle(Release, op.Items, o.release)
+	case *fsm.Extend:
+		o.settle(Extend, op.Items, o.extend)
+	case *fsm.GiveBack:
+		o.giveBack(op.Items)
+	default:
+		return fmt.Errorf("the oracle knows no %T", op)
+	}
+	return nil
+}
+
+// known refuses options that the oracle has no rules for.
+func known(op *fsm.Enqueue) error {
+	for i := range op.Jobs {
+		if n := &op.Jobs[i]; n.AtMs != 0 || n.Group != "" || n.UniqueKey != "" || n.MaxLen != 0 {
+			return fmt.Errorf("the oracle knows no job like %+v", n)
+		}
+	}
+	return nil
+}
+
+func (o *oracle) queue(name string) *oQueue {
+	q := o.queues[name]
+	if q == nil {
+		q = &oQueue{}
+		o.queues[name] = q
+	}
+	return q
+}
+
+// move takes a job from its state to another one; "" is nowhere.
+func (o *oracle) move(j *oJob, state string) {
+	q := o.queue(j.queue)
+	count := func(state string) *int {
+		return map[string]*int{"ready": &q.counts.Ready, "delayed": &q.counts.Delayed, "leased": &q.counts.Leased, "held": &q.counts.Held, "dead": &q.counts.Dead, "": new(int)}[state]
+	}
+	*count(j.state)--
+	*count(state)++
+	at, _ := slices.BinarySearchFunc(q.ready, j, func(a, b *oJob) int {
+		if a.prio != b.prio {
+			return int(b.prio) - int(a.prio)
+		}
+		return int(int64(a.seq) - int64(b.seq))
+	})
+	if j.state == "ready" {
+		q.ready = slices.Delete(q.ready, at, at+1)
+	}
+	if state == "ready" {
+		q.ready = slices.Insert(q.ready, at, j)
+	}
+	j.state = state
+	j.life++
+}
+
+func (o *oracle) enqueue(h fsm.BatchHeader, op *fsm.Enqueue, answered bool) (all []oResult) {
+	for i := range op.Jobs {
+		n := &op.Jobs[i]
+		res := oResult{key: fsm.Key{Hi: h.Epoch, Lo: op.First + uint64(i)}}
+		if first, known := o.dedup[[2]string{n.Queue, n.DedupID}]; known && n.DedupID != "" && !answered {
+			res = oResult{key: first, duplicate: true}
+		} else {
+			o.insert(n, res.key, !known)
+		}
+		o.made(n, res)
+		all = append(all, res)
+	}
+	return all
+}
+
+func (o *oracle) made(n *fsm.NewJob, res oResult) {
+	o.enqueues[string(n.Body)] = append(o.enqueues[string(n.Body)], oMade{o.index, res, n})
+}
+
+func (o *oracle) insert(n *fsm.NewJob, key fsm.Key, takeDedup bool) {
+	o.seq++
+	j := &oJob{key: key, queue: n.Queue, body: string(n.Body), seq: o.seq, prio: n.Priority, amo: n.AtMostOnce, lease: n.LeaseMs, maxFailures: n.MaxFailures, born: o.now}
+	o.jobs[key] = j
+	ttl := n.TTLMs
+	if j.amo && ttl == 0 {
+		ttl = fsm.AtMostOnceTTLMs
+	}
+	if ttl > 0 {
+		j.expires = o.now + ttl
+		o.at(oTimer{ms: j.expires, kind: 3, seq: j.seq, job: j})
+	}
+	if n.DelayMs > 0 {
+		o.move(j, "delayed")
+		o.due(j, o.now+n.DelayMs, 1)
+	} else {
+		o.move(j, "ready")
+	}
+	if n.DedupID != "" && takeDedup {
+		k := [2]string{n.Queue, n.DedupID}
+		o.dedup[k] = key
+		until := n.DedupTTLMs
+		if until == 0 {
+			until = fsm.DedupTTLMs
+		}
+		o.at(oTimer{ms: o.now + until, kind: 7, seq: j.seq, dedup: k})
+	}
+}
+
+// due sets the timer of a job's state: 1 = delay, 2 = lease.
+func (o *oracle) due(j *oJob, ms int64, kind int) {
+	j.due = ms
+	o.at(oTimer{ms: ms, kind: kind, seq: j.seq, job: j, life: j.life})
+}
+
+// counts of a queue, as a read shows them.
+func (o *oracle) counts(name string) Counts {
+	c := o.queue(name).counts
+	for _, w := range o.waiters {
+		if slices.Contains(w.queues, name) && !o.sessions[w.origin].away {
+			c.Waiters++
+		}
+	}
+	return c
+}

@@ -1,0 +1,86 @@
+package check
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"raftq/fsm"
+)
+
+func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
+	if op.AttemptID != "" {
+		return fmt.Errorf("the oracle knows no attempt ids")
+	}
+	if o.dequeues[op.Consumer] != nil {
+		return fmt.Errorf("the dequeue marked %q took effect twice", op.Consumer)
+	}
+	d := &oDequeue{index: o.index}
+	o.dequeues[op.Consumer] = d
+	w := &oWaiter{mark: op.Consumer, origin: h.Origin, epoch: h.Epoch, request: op.Request, deadline: o.now + op.WaitMs, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
+	switch {
+	case o.anyReady(op.Queues):
+		o.fill(w)
+	case op.WaitMs > 0:
+		d.parked = true
+		o.seq++
+		o.waiters = append(o.waiters, w)
+		o.at(oTimer{ms: w.deadline, kind: 5, seq: o.seq, waiter: w})
+	}
+	return nil
+}
+
+func (o *oracle) anyReady(queues []string) bool {
+	return slices.ContainsFunc(queues, func(q string) bool { return len(o.queue(q).ready) > 0 })
+}
+
+// serve: nobody waits for what is there, and the oldest is served first.
+func (o *oracle) serve() {
+	for i := 0; i < len(o.waiters); i++ {
+		w := o.waiters[i]
+		if o.sessions[w.origin].away || !o.anyReady(w.queues) {
+			continue
+		}
+		o.waiters = slices.Delete(o.waiters, i, i+1)
+		o.fill(w)
+		i = -1
+	}
+}
+
+// fill hands jobs to a dequeue, queue by queue.
+func (o *oracle) fill(w *oWaiter) {
+	d := o.dequeues[w.mark]
+	d.at = o.index
+	bytes := 0
+	for _, name := range w.queues {
+		for q := o.queue(name); len(q.ready) > 0 && len(d.jobs) < w.max; {
+			j := q.ready[0]
+			if bytes > 0 && bytes+len(j.body) > fsm.BatchBytesMax {
+				return
+			}
+			bytes += max(1, len(j.body))
+			lease := w.lease
+			if lease == 0 {
+				lease = j.lease
+			}
+			if lease == 0 {
+				lease = fsm.LeaseDefault
+			}
+			j.grant++
+			j.deliveries++
+			j.tag, j.held, j.heldMs = tagOf(w.epoch, w.request), true, lease
+			o.move(j, "leased")
+			o.due(j, o.now+lease, 2)
+			o.granted[oGrantKey{j.key, j.grant}] = w.mark
+			d.jobs = append(d.jobs, oGrant{key: j.key, grant: j.grant, tag: j.tag, queue: j.queue, body: j.body, deliveries: j.deliveries, failures: j.failures, prio: j.prio, until: j.due})
+		}
+	}
+}
+
+// tagOf is the tag of a receipt, as docs/format-log.md says.
+func tagOf(epoch, request uint64) uint64 {
+	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, epoch), request)
+	return xxhash.Sum64(b)
+}

@@ -1,0 +1,116 @@
+package check
+
+import "raftq/fsm"
+
+func (o *oracle) settle(kind Kind, items []fsm.Item, do func(*oJob, *fsm.Item) oResult) {
+	for i := range items {
+		it := &items[i]
+		var res oResult
+		if j := o.jobs[it.Key]; j != nil {
+			res = do(j, it)
+		} else if code, ok := o.gone[it.Key]; !ok {
+			res.code = fsm.CodeJobNotFound
+		} else if res.code = code; code == fsm.CodeOK {
+			if res.already = kind == Ack; !res.already {
+				res.code = fsm.CodeLeaseLost
+			}
+		}
+		res.key = it.Key
+		k := oItem{kind, it.Key, it.Grant, it.Tag}
+		o.items[k] = append(o.items[k], oDone{o.index, res})
+	}
+}
+
+func (j *oJob) holds(it *fsm.Item) bool { return j.held && j.grant == it.Grant && j.tag == it.Tag }
+
+var lostLease = oResult{code: fsm.CodeLeaseLost}
+
+func (o *oracle) ack(j *oJob, it *fsm.Item) oResult {
+	if !j.holds(it) {
+		return lostLease
+	}
+	late := j.state != "leased"
+	o.end(j, fsm.CodeOK)
+	return oResult{late: late}
+}
+
+func (o *oracle) end(j *oJob, why fsm.Code) {
+	o.move(j, "")
+	delete(o.jobs, j.key)
+	o.gone[j.key] = why
+}
+
+// failed counts a failure and tells whether it was the last one.
+func (j *oJob) failed() bool {
+	j.failures++
+	limit := j.maxFailures
+	if limit == 0 {
+		limit = fsm.MaxFailuresDefault
+	}
+	return limit > 0 && int32(j.failures) >= limit
+}
+
+func (o *oracle) nack(j *oJob, it *fsm.Item) oResult {
+	if j.state != "leased" || !j.holds(it) {
+		return lostLease
+	}
+	j.held = false
+	switch dead := j.failed(); {
+	case dead || j.amo:
+		o.move(j, "dead")
+		return oResult{dead: true}
+	case it.DelayMs > 0:
+		o.move(j, "delayed")
+		o.due(j, o.now+it.DelayMs, 1)
+	default:
+		o.move(j, "ready")
+	}
+	return oResult{}
+}
+
+func (o *oracle) release(j *oJob, it *fsm.Item) oResult {
+	if j.state != "leased" || !j.holds(it) {
+		return lostLease
+	}
+	if j.amo {
+		return oResult{code: fsm.CodeAtMostOnce}
+	}
+	j.held = false
+	o.move(j, "ready")
+	return oResult{}
+}
+
+func (o *oracle) extend(j *oJob, it *fsm.Item) oResult {
+	if j.state != "leased" || !j.holds(it) {
+		return lostLease
+	}
+	if j.expires != 0 && o.now >= j.born+(j.expires-j.born)/2 {
+		return oResult{code: fsm.CodeTooLate}
+	}
+	if it.LeaseMs > 0 {
+		j.heldMs = it.LeaseMs
+	}
+	j.life++
+	o.due(j, o.now+j.heldMs, 2)
+	return oResult{}
+}
+
+// giveBack undoes hand-outs that reached nobody.
+func (o *oracle) giveBack(items []fsm.Item) {
+	for i := range items {
+		it := &items[i]
+		j := o.jobs[it.Key]
+		if j == nil || !j.holds(it) || j.state != "leased" && j.state != "held" {
+			continue
+		}
+		d := o.dequeues[o.granted[oGrantKey{it.Key, it.Grant}]]
+		for k := range d.jobs {
+			if g := &d.jobs[k]; g.key == it.Key && g.grant == it.Grant {
+				g.back = true
+			}
+		}
+		j.held = false
+		j.deliveries--
+		o.move(j, "ready")
+	}
+}

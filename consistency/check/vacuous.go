@@ -1,0 +1,48 @@
+package check
+
+import "strings"
+
+// Least is what a run must have done to count.
+type Least struct {
+	Ops     int          // with an OK answer
+	Kinds   map[Kind]int // of them
+	Terms   int          // leaders that were seen
+	Events  []string     // words that must stand in some event
+	Windows int          // checked
+	Chains  int          // claims that were compared
+	Jobs    int          // delivered and acked
+}
+
+// Vacuous says in what a run tested too little.
+func Vacuous(h *History, s Summary, windows []*Window, least Least) []Problem {
+	var p problems
+	short := func(what string, got, want int) {
+		if got < want {
+			p.add("vacuous", "%s: %d, at least %d are needed", what, got, want)
+		}
+	}
+	short("operations", s.OK, least.Ops)
+	for k := range kindEnd {
+		short(k.String()+" operations", s.Kinds[k], least.Kinds[k])
+	}
+	short("terms", len(h.Terms), least.Terms)
+	short("chains", len(h.Chains), least.Chains)
+	short("jobs done", s.Done, least.Jobs)
+	checked := 0
+	for _, w := range windows {
+		if w.Skipped == "" {
+			checked++
+		}
+	}
+	short("windows", checked, least.Windows)
+	for _, word := range least.Events {
+		n := 0
+		for _, e := range h.Events {
+			if strings.Contains(e.What, word) {
+				n++
+			}
+		}
+		short("faults like "+word, n, 1)
+	}
+	return p.all()
+}

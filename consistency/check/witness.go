@@ -1,0 +1,349 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"raftq/fsm"
+)
+
+// witness holds a history against the committed log.
+type witness struct {
+	problems
+	h     *History
+	o     *oracle
+	last  uint64
+	bound map[*Op]uint64 // entry in which an op took effect
+	open  []*Op          // reads and empty answers, by index, until the replay is there
+	lasts map[[2]uint64]uint64
+}
+
+// Witness replays the log in the oracle and compares every answer with it. passed
+// are the marks of dequeues that were handed jobs and gave them back: their
+// clients had left, or had been told that nothing came.
+func Witness(h *History, log []Entry) (passed map[string]bool, found []Problem) {
+	w := &witness{h: h, o: newOracle(), last: uint64(len(log)) + 1, bound: map[*Op]uint64{}, lasts: map[[2]uint64]uint64{}}
+	for _, op := range h.Ops {
+		// What a fast answer found empty may be what others took and lose again.
+		if op.Outcome == OK && !op.written() && !op.Fast {
+			w.open = append(w.open, op)
+		}
+		if op.Outcome == OK && !op.Fast && op.Index > w.last {
+			w.add("witness: complete", "%v, but the log ends at %d", op, w.last)
+		}
+	}
+	slices.SortStableFunc(w.open, func(a, b *Op) int { return cmp.Compare(a.Index, b.Index) })
+	w.reads(1)
+	for _, e := range log {
+		if err := w.o.apply(e); err != nil {
+			w.add("witness: replay", "entry %d: %v", e.Index, err)
+			return nil, w.all()
+		}
+		if len(e.Data) > 0 {
+			if hd, err := fsm.ReadBatchHeader(e.Data); err == nil && hd.Origin != 0 {
+				k := [2]uint64{hd.Origin, hd.Epoch}
+				w.lasts[k] = max(w.lasts[k], hd.Number)
+			}
+		}
+		w.reads(e.Index)
+	}
+	w.asked()
+	for _, op := range h.Ops {
+		switch op.Kind {
+		case Enqueue:
+			w.enqueue(op)
+		case Dequeue:
+			w.dequeue(op)
+		case Ack, Nack, Release, Extend:
+			w.settle(op)
+		}
+	}
+	w.order()
+	passed = map[string]bool{}
+	for mark, d := range w.o.dequeues {
+		if slices.ContainsFunc(d.jobs, func(g oGrant) bool { return g.back }) {
+			passed[mark] = true
+		}
+	}
+	return passed, w.all()
+}
+
+// reads compares what was read at an index.
+func (w *witness) reads(index uint64) {
+	for ; len(w.open) > 0 && w.open[0].Index <= index; w.open = w.open[1:] {
+		op := w.open[0]
+		c := w.o.counts(op.Queue)
+		if op.Missing {
+			c.Waiters = 0
+		}
+		switch {
+		case op.Index < index:
+			w.add("witness: result", "%v reflects an entry that is not there", op)
+		case op.Kind == Count && op.Count != c:
+			w.add("witness: result", "%v answers %+v, the log gives %+v", op, op.Count, c)
+		case op.Kind == Dequeue && w.o.dequeues[op.Mark] == nil && c.Ready > 0:
+			w.add("witness: false empty", "%v found nothing, where %d jobs were ready", op, c.Ready)
+		}
+	}
+}
+
+// asked: nothing is in the log that nobody asked for.
+func (w *witness) asked() {
+	bodies, marks := map[string]bool{}, map[string]bool{}
+	for _, op := range w.h.Ops {
+		for i := range op.Jobs {
+			bodies[op.Jobs[i].Body] = true
+		}
+		if op.Kind == Dequeue {
+			marks[op.Mark] = true
+		}
+	}
+	for body, made := range w.o.enqueues {
+		if !bodies[body] {
+			w.add("witness: invented", "entry %d enqueues %.60q, which nobody sent", made[0].index, body)
+		}
+	}
+	for mark, d := range w.o.dequeues {
+		if !marks[mark] {
+			w.add("witness: invented", "entry %d holds a dequeue of %q, which nobody sent", d.index, mark)
+		}
+	}
+}
+
+func (w *witness) enqueue(op *Op) {
+	first := w.o.enqueues[op.Jobs[0].Body]
+	switch {
+	case len(first) == 0:
+		switch {
+		case op.Outcome != OK:
+		case op.Fast:
+			w.lostFast(op)
+		default:
+			w.add("witness: lost", "%v is not in the log", op)
+		}
+		return
+	case op.Outcome == Failed:
+		w.add("witness: failed took effect", "%v is in entry %d", op, first[0].index)
+		return
+	case op.Outcome == Unknown:
+		return
+	}
+	at := -1
+	for k := range first {
+		if uint64(first[k].index) == op.Index {
+			at = k
+		}
+	}
+	if at < 0 && op.Fast {
+		at = 0 // proposed again under a later leader
+	}
+	if at < 0 {
+		w.add("witness: index", "%v is in entry %d", op, first[0].index)
+		return
+	}
+	w.bound[op] = uint64(first[at].index)
+	for i := range op.Jobs {
+		made := w.o.enqueues[op.Jobs[i].Body]
+		if len(made) != len(first) {
+			w.add("witness: whole", "%v: job %d stands %d times in the log, job 0 %d times", op, i, len(made), len(first))
+			return
+		}
+		m, j := made[at], &op.Jobs[i]
+		if m.index != first[at].index {
+			w.add("witness: whole", "%v is split: job %d is in entry %d, job 0 in %d", op, i, m.index, first[at].index)
+		}
+		id, ok := fsm.ParseID(op.Made[i].ID)
+		if !ok || id.Key != m.result.key || op.Made[i].Duplicate != m.result.duplicate {
+			w.add("witness: result", "%v: job %d is answered as %+v, the log gives %+v", op, i, op.Made[i], m.result)
+		}
+		n := m.job
+		if n.Queue != op.Queue || j.Priority >= 0 && int(n.Priority) != j.Priority || n.DelayMs != j.Delay.Milliseconds() || n.TTLMs != j.TTL.Milliseconds() ||
+			n.AtMostOnce != j.AtMostOnce || n.DedupID != j.DedupID || int(n.MaxFailures) != j.MaxFailures || n.LeaseMs != j.Lease.Milliseconds() {
+			w.add("witness: altered", "%v: job %d stands in the log as %+v, the client sent %+v", op, i, n, j)
+		}
+	}
+}
+
+// lostFast: what one life of a node loses is a suffix of its batches, and the life
+// is over.
+func (w *witness) lostFast(op *Op) {
+	var node, epoch, number uint64
+	if _, err := fmt.Sscanf(op.Batch, "%x.%d.%d", &node, &epoch, &number); err != nil {
+		w.add("witness: fast", "%v names its batch as %q", op, op.Batch)
+		return
+	}
+	if last := w.lasts[[2]uint64{node, epoch}]; number <= last {
+		w.add("witness: lost", "%v of batch %d is not in the log, though batch %d of the same life is", op, number, last)
+		return
+	}
+	for _, e := range w.h.Events {
+		if e.Ended && e.To >= op.Call && e.Node >= 0 && fmt.Sprintf("n%d", e.Node+1) == op.By {
+			return
+		}
+	}
+	w.add("witness: lost", "%v of batch %d is not in the log, and %s lived on", op, number, op.By)
+}
+
+func (w *witness) dequeue(op *Op) {
+	d := w.o.dequeues[op.Mark]
+	if op.Outcome != OK {
+		return // nothing of it, or handed out and lost on the way: the lease ends it
+	}
+	if len(op.Got) == 0 {
+		if d == nil || op.Fast {
+			return // a read, see reads
+		}
+		for _, g := range d.jobs {
+			if !g.back && w.live(g, d) {
+				w.add("witness: result", "%v found nothing, but entry %d gives it %s, which is not given back", op, d.at, g.body)
+			}
+		}
+		return
+	}
+	if d == nil {
+		if !op.Fast {
+			w.add("witness: lost", "%v with %d jobs is not in the log", op, len(op.Got))
+		}
+		return
+	}
+	if len(op.Got) != len(d.jobs) || !op.Fast && uint64(d.at) > op.Index {
+		w.add("witness: result", "%v got %d jobs, entry %d gives %d", op, len(op.Got), d.at, len(d.jobs))
+		return
+	}
+	w.bound[op] = uint64(d.at)
+	for i, g := range d.jobs {
+		got := &op.Got[i]
+		r, ok := fsm.ParseReceipt(got.Receipt)
+		if !ok || r.ID.Key != g.key || r.Grant != g.grant || r.Tag != g.tag || got.Queue != g.queue || got.Body != g.body || got.Priority != int(g.prio) ||
+			got.Deliveries != int(g.deliveries) || got.Failures != int(g.failures) || got.LeaseUntilMs != g.until || got.Fence != uint64(d.at) {
+			if !op.Fast || g.key == r.ID.Key {
+				w.add("witness: result", "%v got %.200v, entry %d gives %.200v", op, *got, d.at, g)
+			}
+			return
+		}
+		if g.back {
+			w.add("witness: result", "%v got %s, which was given back as not written", op, got.ID)
+		}
+	}
+}
+
+// live: nothing but the end of time may hide a hand-out that nobody got.
+func (w *witness) live(g oGrant, d *oDequeue) bool {
+	for _, e := range w.h.Events {
+		if e.Ended {
+			return false // its node may have died before it could give it back
+		}
+	}
+	return d.parked
+}
+
+func (w *witness) settle(op *Op) {
+	for i := range op.Items {
+		it := &op.Items[i]
+		r, ok := fsm.ParseReceipt(it.Receipt)
+		if !ok {
+			w.add("witness: recording", "%v: %q is no receipt", op, it.Receipt)
+			return
+		}
+		dones := w.o.items[oItem{op.Kind, r.ID.Key, r.Grant, r.Tag}]
+		at := slices.IndexFunc(dones, func(d oDone) bool { return uint64(d.index) == op.Index })
+		switch {
+		case op.Outcome == Unknown:
+			return
+		case op.Outcome == Failed:
+			if len(dones) > 0 && w.onlyOne(op.Kind, it.Receipt) {
+				w.add("witness: failed took effect", "%v of %s is in entry %d", op, it.Receipt, dones[0].index)
+			}
+			return
+		case at < 0 && op.Fast:
+			return // at another place, or lost: then the job comes again
+		case at < 0:
+			w.add("witness: lost", "%v of %s is not in its entry", op, it.Receipt)
+			return
+		}
+		w.bound[op] = op.Index
+		want := dones[at].result
+		code := ""
+		if want.code != fsm.CodeOK {
+			code = want.code.String()
+		}
+		if it.Code != code || it.Late != want.late || it.Already != want.already || it.Dead != want.dead {
+			w.add("witness: result", "%v of %s answers %+v, the log gives %q %+v", op, it.Receipt, *it, code, want)
+		}
+	}
+}
+
+// onlyOne: no other operation of the kind names the receipt.
+func (w *witness) onlyOne(kind Kind, receipt string) bool {
+	n := 0
+	for _, op := range w.h.Ops {
+		if op.Kind != kind {
+			continue
+		}
+		for i := range op.Items {
+			if op.Items[i].Receipt == receipt {
+				n++
+			}
+		}
+	}
+	return n == 1
+}
+
+// order: what ended before another was called is before it in the log. Fast
+// operations count with the place that they got in the end, and only as the later
+// one: before the commit they promise no place.
+func (w *witness) order() {
+	type place struct {
+		op    *Op
+		index uint64
+	}
+	var all []place
+	for _, op := range w.h.Ops {
+		index := op.Index
+		if b, ok := w.bound[op]; ok {
+			index = b
+		} else if op.Fast || op.written() {
+			continue
+		}
+		if op.Outcome == OK {
+			all = append(all, place{op, index})
+		}
+	}
+	// From the end of the log on: nobody at a lower index may be called after
+	// somebody at a higher one returned. Within an index writes come first.
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(b.index, a.index) })
+	var first *Op // the earliest end at higher indexes
+	ret := func(o *Op) time.Duration {
+		if o == nil {
+			return Never
+		}
+		return o.Ret
+	}
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].index == all[0].index {
+			n++
+		}
+		group := all[:n]
+		all = all[n:]
+		earliest := first
+		for _, p := range group {
+			if ret(first) < p.op.Call {
+				w.add("witness: order", "%v at index %d was called after %v had returned at %v", p.op, p.index, first, first.Ret)
+			}
+			if !p.op.Fast && p.op.Ret < ret(earliest) {
+				earliest = p.op
+			}
+		}
+		for _, a := range group {
+			for _, b := range group {
+				if b.op.written() && a.op.Outcome == OK && !a.op.Fast && a.op.Ret < b.op.Call {
+					w.add("witness: order", "%v shares its entry with %v, which returned before", b.op, a.op)
+				}
+			}
+		}
+		first = earliest
+	}
+}
