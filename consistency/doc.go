@@ -10,6 +10,12 @@
 //   - nobody holds a job while another one's lease runs;
 //   - an operation that was answered "not applied" never took effect.
 //
-// The default run is short. RAFTQ_CRASH_ROUNDS (make test-crash) makes the crash
-// test as long as its figures need.
+// The suite (suite_*_test.go) puts every kind of operation and of fault together:
+// nodes in network namespaces with disks of their own (package cluster), clients on
+// all of them, faults from a catalogue, and the checkers of package check, which hold
+// every answer against the replicated log. docs/testing.md says what that proves.
+//
+// The default run is short; RAFTQ_CONSISTENCY (make consistency-quick, consistency,
+// consistency-long) makes the suite longer, and RAFTQ_CRASH_ROUNDS (make test-crash)
+// the crash test.
 package consistency

@@ -93,6 +93,14 @@ func (f *faultNet) isolate(node int) {
 	}
 }
 
+// cutLink cuts the connections that one node makes to another.
+func (f *faultNet) cutLink(from, to int) {
+	f.mu.Lock()
+	f.cut[[2]int{from, to}] = true
+	f.mu.Unlock()
+	f.proxies[to].closeLinks(func(l *link) bool { return f.isCut(l.from, to) })
+}
+
 func (f *faultNet) heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,0 +1,343 @@
+package consistency
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"raftq/cluster"
+	"raftq/consistency/check"
+	"raftq/fsm"
+)
+
+// world is one run of the suite: a cluster, what is done to it, and what its
+// clients see.
+type world struct {
+	t     *testing.T
+	ctx   context.Context
+	c     *cluster.Cluster
+	rec   *check.Recorder
+	rng   *rand.Rand // of the faults
+	seed  uint64
+	links *faultNet // of nodes that are not isolated
+	load  *suiteLoad
+
+	archive  string
+	genesis  []fsm.Member
+	damaged  map[int]bool // nodes whose files were damaged: their logs may be unreadable
+	watching context.CancelFunc
+	watched  chan struct{}
+}
+
+// suiteMode says how long the suite runs: "" (part of every test run), "quick",
+// "normal" or "long".
+func suiteMode() string { return os.Getenv("RAFTQ_CONSISTENCY") }
+
+// byMode picks a number for the mode.
+func byMode(short, quick, normal, long int) int {
+	switch suiteMode() {
+	case "quick":
+		return quick
+	case "normal":
+		return normal
+	case "long":
+		return long
+	}
+	return short
+}
+
+// newWorld starts a cluster whose snapshots and log segments are small, so that
+// both come and go within seconds.
+func newWorld(t *testing.T, nodes int, args ...string) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real processes under faults")
+	}
+	seed := uint64(time.Now().UnixNano())
+	if v, err := strconv.ParseUint(os.Getenv("RAFTQ_CONSISTENCY_SEED"), 10, 64); err == nil {
+		seed = v
+	}
+	t.Logf("seed %d (RAFTQ_CONSISTENCY_SEED repeats the choice of faults and operations, not their timing)", seed)
+	dir, err := os.MkdirTemp("", "raftq-suite-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := cluster.Options{Binary: binary, Dir: dir, Nodes: nodes, Isolated: true,
+		Args: append([]string{"--snapshot-entries", "300", "--segment-bytes", "128KiB"}, args...)}
+	why := cluster.CanIsolate()
+	if os.Getenv("RAFTQ_PLAIN") != "" {
+		why = fmt.Errorf("RAFTQ_PLAIN is set")
+	}
+	if why != nil {
+		t.Logf("plain processes instead of isolated ones, so no power cuts, full disks and lost packets: %v", why)
+		o.Isolated = false
+	}
+	c, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, ctx: t.Context(), c: c, rec: check.NewRecorder(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), archive: filepath.Join(dir, "archive"), damaged: map[int]bool{}}
+	t.Cleanup(func() {
+		w.unwatch()
+		c.Close()
+		if t.Failed() {
+			t.Log("logs and timelines stay in", dir)
+		} else {
+			os.RemoveAll(dir)
+		}
+	})
+	if !o.Isolated {
+		w.links = interpose(t, c)
+	}
+	for _, n := range c.Nodes {
+		if err := os.MkdirAll(filepath.Join(w.archive, n.Name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		n.Args = append(n.Args, "--wal-archive", filepath.Join(w.archive, n.Name))
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, 60*time.Second)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.meet()
+	w.watch()
+	return w
+}
+
+// suiteView is GET /v1/cluster.
+type suiteView struct {
+	Leader string
+	Term   uint64
+	Nodes  []struct {
+		Name, ID, Peer string
+		Applied        uint64 `json:"applied_index"`
+		Chain          struct {
+			Index uint64
+			Hash  string
+		}
+	}
+}
+
+func (w *world) view(ctx context.Context, node int) (v suiteView, err error) {
+	a, err := newSuiteHTTP().do(ctx, "GET", "http://"+w.c.Nodes[node].Client+"/v1/cluster", nil, nil)
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(a.body, &v)
+}
+
+// meet learns the members as they were at the beginning.
+func (w *world) meet() {
+	w.t.Helper()
+	v, err := w.view(w.ctx, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range v.Nodes {
+		id, err := strconv.ParseUint(n.ID, 16, 64)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.genesis = append(w.genesis, fsm.Member{ID: id, Name: n.Name, Peer: n.Peer})
+		for i := range w.c.Nodes {
+			if w.links != nil && w.c.Nodes[i].Name == n.Name {
+				w.links.learn(i, n.ID)
+			}
+		}
+	}
+}
+
+// watch notes each node's running hash and its leader, ten times a second.
+func (w *world) watch() {
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.watching, w.watched = cancel, make(chan struct{})
+	go func() {
+		defer close(w.watched)
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			for i := range w.c.Nodes {
+				if w.c.Nodes[i].Running() {
+					w.note(ctx, i)
+				}
+			}
+		}
+	}()
+}
+
+func (w *world) note(ctx context.Context, i int) {
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	v, err := w.view(short, i)
+	if err != nil {
+		return // down, paused or busy
+	}
+	for _, m := range v.Nodes {
+		if m.Name == w.c.Nodes[i].Name && m.Chain.Index > 0 {
+			w.rec.Chain(check.Chain{Node: m.Name, Index: m.Chain.Index, Hash: m.Chain.Hash}, v.Leader, v.Term)
+		}
+	}
+}
+
+func (w *world) unwatch() {
+	if w.watching != nil {
+		w.watching()
+		<-w.watched
+	}
+}
+
+// eventually polls until ok.
+func (w *world) eventually(within time.Duration, what string, ok func() bool) {
+	w.t.Helper()
+	end := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(end) {
+			w.t.Fatalf("not within %v: %s\n%s", within, what, w.tails())
+		}
+		time.Sleep(20 * time.Millisecond) // between polls of a condition
+	}
+}
+
+// tails are the ends of the nodes' logs.
+func (w *world) tails() string {
+	var b strings.Builder
+	for _, n := range w.c.Nodes {
+		text, err := os.ReadFile(n.LogFile)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		fmt.Fprintf(&b, "--- %s, running %v, %v\n%s\n", n.Name, n.Running(), err, strings.Join(lines[max(0, len(lines)-8):], "\n"))
+	}
+	return b.String()
+}
+
+func (w *world) metric(node int, name string) float64 {
+	short, cancel := context.WithTimeout(w.ctx, time.Second)
+	defer cancel()
+	a, err := newSuiteHTTP().do(short, "GET", "http://"+w.c.Nodes[node].Client+"/metrics", nil, nil)
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(a.body)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			f, err := strconv.ParseFloat(v, 64)
+			if err == nil {
+				return f
+			}
+		}
+	}
+	return -1
+}
+
+func (w *world) leader() int {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
+	defer cancel()
+	i, err := w.c.Leader(ctx)
+	if err != nil {
+		w.t.Fatalf("%v\n%s", err, w.tails())
+	}
+	return i
+}
+
+// others are all nodes but some.
+func (w *world) others(but ...int) (all []int) {
+next:
+	for i := range w.c.Nodes {
+		for _, b := range but {
+			if i == b {
+				continue next
+			}
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// alive waits until every node serves and a strong write is answered on each: the
+// liveness that every fault must leave behind.
+func (w *world) alive() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+	defer cancel()
+	if err := w.c.WaitReady(ctx); err != nil {
+		w.t.Fatalf("after the heal: %v\n%s", err, w.tails())
+	}
+	for i := range w.c.Nodes {
+		c := w.newClient(-1, i)
+		w.eventually(10*time.Second, "a strong write on "+w.c.Nodes[i].Name, func() bool {
+			return c.enqueue("alive", []check.Job{{Body: w.load.body(), Priority: -1}}, false, "").Outcome == check.OK
+		})
+	}
+}
+
+// verdict ends the run: the load stops, the queues are drained, the nodes agree
+// and stop, and every checker looks at what was recorded.
+func (w *world) verdict(name string, least check.Least) {
+	w.t.Helper()
+	w.load.end()
+	w.alive()
+	w.drain()
+	w.agree()
+	w.unwatch()
+	ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+	defer cancel()
+	if err := w.c.Stop(ctx); err != nil {
+		w.t.Errorf("stop: %v", err)
+	}
+	h := w.rec.History()
+	logs := map[string]map[uint64]check.Entry{}
+	for i, n := range w.c.Nodes {
+		entries, stopped, err := check.ReadLog(filepath.Join(n.DataDir, "log", "wal"), filepath.Join(w.archive, n.Name))
+		if err != nil {
+			w.t.Errorf("the log of %s: %v", n.Name, err)
+		}
+		if stopped != nil && !w.damaged[i] {
+			w.t.Errorf("the log of %s cannot be read to its end: %v", n.Name, stopped)
+		}
+		logs[n.Name] = entries
+	}
+	r := check.Judge(h, logs, w.genesis, windowPrefix, least)
+	r.Name, r.Seed, r.Isolated, r.Nodes = name, w.seed, w.c.Net != nil, len(w.c.Nodes)
+	reports.add(r)
+	w.t.Log(r.Summary())
+	for _, p := range r.Problems {
+		w.t.Error(p)
+	}
+	if w.t.Failed() {
+		for _, path := range r.Keep(w.c.Dir()) {
+			w.t.Log("kept", path)
+		}
+	}
+}
+
+// agree waits until all nodes say the same of the same entry.
+func (w *world) agree() {
+	w.t.Helper()
+	w.eventually(30*time.Second, "nodes with equal state", func() bool {
+		seen := map[string]bool{}
+		for i, n := range w.c.Nodes {
+			v, err := w.view(w.ctx, i)
+			if err != nil {
+				return false
+			}
+			for _, m := range v.Nodes {
+				if m.Name == n.Name {
+					seen[fmt.Sprint(m.Chain.Index, m.Chain.Hash)] = true
+				}
+			}
+			w.note(w.ctx, i)
+		}
+		return len(seen) == 1
+	})
+}
