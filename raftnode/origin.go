@@ -186,8 +186,6 @@ func (c *core) fastPath() bool {
 // closeBatch encodes what waits, up to a batch's size; nil when nothing does.
 func (c *core) closeBatch() *batch {
 	o := &c.origin
-	b := &batch{number: o.next}
-	b.reqs, b.at, b.marks = b.req1[:0], b.at1[:0], b.mark1[:0]
 	var own []fsm.Op
 	if o.back {
 		own, o.back = append(own, &fsm.NodeBack{}), false
@@ -213,6 +211,8 @@ func (c *core) closeBatch() *batch {
 	if len(own) == 0 && n == 0 {
 		return nil
 	}
+	b := &batch{number: o.next}
+	b.reqs, b.at, b.marks = b.req1[:0], b.at1[:0], b.mark1[:0]
 	b.data = fsm.AppendBatchHeader(make([]byte, 0, size), fsm.BatchHeader{Origin: c.cfg.id, Epoch: o.epoch, Number: o.next, Term: c.term})
 	for _, op := range own {
 		b.data = fsm.AppendOp(b.data, op)
