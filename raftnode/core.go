@@ -269,8 +269,8 @@ func (c *core) receive(e received) {
 		c.halt(fmt.Errorf("this data directory is old or a copy: this node has confirmed entry %d, and its log ends at %d; remove the copy, or let the node join as a new member", e.m.GetCommit(), c.lastAppended))
 		return
 	}
-	if c.expelled && e.m.GetType() == pb.MsgReadIndex {
-		return // raft would answer for a leader that is no member without asking anybody
+	if e.m.GetType() == pb.MsgReadIndex && !c.mayAnswerReads() {
+		return // who asks asks again
 	}
 	if e.machine != nil {
 		c.snaps.arrived(e.m, e.machine)

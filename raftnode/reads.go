@@ -202,12 +202,20 @@ func (c *core) refresh() {
 	}
 }
 
-// beginRound starts a ReadIndex for all reads that have none. A lone voter
-// answers itself from a commit index that may be old before its term's first
-// entry is applied; it waits for that.
+// mayAnswerReads tells whether raft may be given a ReadIndex. For a leader that is
+// no member it would answer without asking anybody; and for a lone voter with a
+// commit index that may be behind what an earlier life has answered, before the first
+// entry of its term is committed.
+func (c *core) mayAnswerReads() bool {
+	alone := c.role == raft.StateLeader && len(c.conf.GetVoters()) == 1
+	return !c.expelled && !(alone && c.confirmed.Term != c.term)
+}
+
+// beginRound starts a ReadIndex for all reads that have none. A new leader waits
+// for its term's first entry, which proves as much.
 func (c *core) beginRound() {
 	q := &c.reads
-	if c.role == raft.StateLeader && c.machine.Position().Term != c.term {
+	if c.role == raft.StateLeader && c.confirmed.Term != c.term {
 		return
 	}
 	q.round++
