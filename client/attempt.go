@@ -119,8 +119,18 @@ func lost(caller, attempt context.Context, n *node, sent bool, err error) *Error
 	if !sent {
 		e.Code, e.Applied = ErrUnreachable, NotApplied
 	}
-	e.Detail = fmt.Sprintf("%s: %v", n.addr, err)
+	e.Detail = fmt.Sprintf("%s: %v", n.addr, withoutAddress(err, n))
 	return e
+}
+
+// withoutAddress is an error of a connection without the node's address, which stands
+// in front of it already.
+func withoutAddress(err error, n *node) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Addr != nil && op.Addr.String() == n.addr {
+		return op.Err
+	}
+	return err
 }
 
 func readAll(resp *http.Response) ([]byte, error) {

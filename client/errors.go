@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,8 @@ const (
 
 // Error is a call that failed. It tells about the whole call, all its attempts:
 // when an earlier attempt may have been applied, Applied is Unknown whatever
-// the last one said.
+// the last one said. Of several nodes that failed it is the error that says most: what
+// a node answered before one that was silent, and that before one that is down.
 type Error struct {
 	Code       Code
 	Status     int    // of the HTTP answer, 0 when none came
@@ -99,7 +101,7 @@ type Error struct {
 	Retryable  bool   // the same call may go well later
 	Applied    Applied
 	RetryAfter time.Duration // when to come back; 0 when nobody said
-	Node       string        // address of the node that was asked last
+	Node       string        // address of the node that this is from
 	Attempts   int           // how often the call was sent, or tried to
 	Items      []*ItemError  // of a Tx or an EnqueueAtomic: the parts that were the reason
 
@@ -111,6 +113,8 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("raftq: ")
 	switch {
+	case e.Detail != "" && e.Title != "" && namesOnly(e.Status):
+		b.WriteString(strings.ToLower(e.Title[:1]) + e.Title[1:] + ": " + e.Detail)
 	case e.Detail != "":
 		b.WriteString(e.Detail)
 	case e.Title != "":
@@ -127,6 +131,16 @@ func (e *Error) Error() string {
 	}
 	b.WriteByte(')')
 	return b.String()
+}
+
+// namesOnly: with what is not there, or not in the right state, the detail names the
+// thing, and the title says what is wrong with it.
+func namesOnly(status int) bool {
+	switch status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed, http.StatusTooManyRequests:
+		return true
+	}
+	return false
 }
 
 // Is compares the code.

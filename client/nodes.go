@@ -138,28 +138,31 @@ func (s *nodes) rest(fails int) time.Duration {
 	return d - time.Duration(s.rng.Int64N(int64(d/4)))
 }
 
-// well notes that a node answered.
-func (s *nodes) well(n *node) {
+// well notes that a node answered, and tells whether it had failed before.
+func (s *nodes) well(n *node) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	again = n.fails > 0
 	n.fails, n.until = 0, time.Time{}
+	return again
 }
 
 // failed notes that a node did not answer a request that was sent at a time.
 // Requests that were under way when it failed before count as that failure. It
-// returns how long the node rests, 0 when nothing new was learnt.
-func (s *nodes) failed(n *node, sent time.Time) time.Duration {
+// returns how long the node rests, 0 when nothing new was learnt, and whether it was
+// well until now.
+func (s *nodes) failed(n *node, sent time.Time) (rests time.Duration, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if sent.Before(n.failedAt) {
-		return 0
+		return 0, false
 	}
 	n.fails++
 	n.failedAt = now
 	d := s.rest(n.fails)
 	n.until = now.Add(d)
-	return d
+	return d, n.fails == 1
 }
 
 // busy lets a node rest that is well but asked to be spared.

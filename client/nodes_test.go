@@ -104,16 +104,21 @@ func TestRestDoubles(t *testing.T) {
 	n := s.all[0]
 	want := restMin
 	for i := range 12 {
-		d := s.failed(n, clock.now())
+		d, first := s.failed(n, clock.now())
+		if first != (i == 0) {
+			t.Errorf("failure %d is the first: %v", i+1, first)
+		}
 		if d > want || d < want-want/4 {
 			t.Errorf("failure %d: rests %v, want up to a quarter less than %v", i+1, d, want)
 		}
 		want = min(2*want, restMax)
 		clock.at = clock.at.Add(d)
 	}
-	s.well(n)
-	if d := s.failed(n, clock.now()); d > restMin {
-		t.Errorf("after an answer: rests %v", d)
+	if !s.well(n) || s.well(n) {
+		t.Error("it is well again once")
+	}
+	if d, first := s.failed(n, clock.now()); d > restMin || !first {
+		t.Errorf("after an answer: rests %v, the first failure: %v", d, first)
 	}
 }
 
@@ -123,14 +128,14 @@ func TestFailuresTogether(t *testing.T) {
 	s := testNodes(t, "a:1,b:1", Ordered, clock)
 	sent := clock.now()
 	clock.at = clock.at.Add(time.Millisecond)
-	if s.failed(s.all[0], sent) == 0 {
+	if d, _ := s.failed(s.all[0], sent); d == 0 {
 		t.Error("the first failure is none")
 	}
 	clock.at = clock.at.Add(time.Millisecond)
-	if s.failed(s.all[0], sent) != 0 || s.all[0].fails != 1 {
+	if d, _ := s.failed(s.all[0], sent); d != 0 || s.all[0].fails != 1 {
 		t.Errorf("%d failures", s.all[0].fails)
 	}
-	if s.failed(s.all[0], clock.now()) == 0 || s.all[0].fails != 2 {
+	if d, _ := s.failed(s.all[0], clock.now()); d == 0 || s.all[0].fails != 2 {
 		t.Errorf("a later one: %d failures", s.all[0].fails)
 	}
 }

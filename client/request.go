@@ -80,12 +80,12 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 // do is Do with its error's type.
 func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 	began := c.now()
-	var last *Error
-	unknown := false // an attempt may have been applied
+	var last, told *Error // of the last attempt; of this round's attempts, the one that says most
+	unknown := false      // an attempt may have been applied
 	var tried []*node
 	for attempts, round := 1, 0; ; attempts++ {
 		if ctx.Err() != nil {
-			return nil, ended(ctx, last)
+			return nil, ended(ctx, told)
 		}
 		n := c.nodes.pick(tried)
 		if n == nil && r.auto && !unknown && last.Code == ErrFeatureLevel {
@@ -95,19 +95,19 @@ func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 		if n == nil { // a whole round failed
 			pause := c.pause(round, last)
 			if c.now().Add(pause).Sub(began) > c.opts.retryFor {
-				return nil, last
+				return nil, told
 			}
 			if !sleep(ctx, pause) {
-				return nil, ended(ctx, last)
+				return nil, ended(ctx, told)
 			}
 			round++
-			tried = tried[:0]
+			tried, told = tried[:0], nil
 			n = c.nodes.pick(nil)
 		}
 		sent := c.now()
 		ans, err := c.attempt(ctx, n, r)
 		if err == nil {
-			c.nodes.well(n)
+			c.well(n)
 			ans.unsure = unknown && r.Repeat != RepeatKeyed
 			if attempts > 1 {
 				c.log.Debug("request went well after retries", "path", r.Path, "node", n.addr, "attempts", attempts, "took", c.now().Sub(began))
@@ -123,12 +123,34 @@ func (c *Client) do(ctx context.Context, r *Request) (*Answer, *Error) {
 			err.Applied = Unknown
 		}
 		err.Attempts = attempts
-		last = err
 		if !again {
-			return nil, last
+			return nil, err
 		}
+		last, told = err, moreTelling(told, err)
 		tried = append(tried, n)
 	}
+}
+
+// moreTelling returns which of a round's errors the caller is to see: what a node said
+// tells more than silence, and that more than a closed port, which the death of one
+// node alone explains. It tells of all attempts so far. a may be nil.
+func moreTelling(a, b *Error) *Error {
+	if a == nil || says(b) >= says(a) {
+		return b
+	}
+	e := *a
+	e.Applied, e.Attempts = b.Applied, b.Attempts
+	return &e
+}
+
+func says(e *Error) int {
+	switch {
+	case e.Status != 0:
+		return 2
+	case e.Code == ErrNoAnswer:
+		return 1
+	}
+	return 0
 }
 
 // withoutKey returns a request without the key that the client gave it. A cluster of
@@ -154,13 +176,13 @@ func (c *Client) known() bool { return c.now().UnixNano() >= c.keyless.Load() }
 // judge notes what an error says of its node, and tells whether the request may
 // be sent again.
 func (c *Client) judge(ctx context.Context, n *node, sent time.Time, r *Request, err *Error) bool {
-	rest := time.Duration(0)
+	rest, first := time.Duration(0), false
 	again := false
 	switch {
 	case err.Status == 0 && ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || c.now().Sub(sent) < r.wait+slowMin):
 		return false // the caller's end says nothing of the node
 	case err.Status == 0: // unreachable, or no answer
-		rest = c.nodes.failed(n, sent)
+		rest, first = c.nodes.failed(n, sent)
 		again = true
 	case err.Code == ErrOverloaded, err.Code == ErrRateLimited:
 		c.nodes.busy(n, err.RetryAfter)
@@ -168,26 +190,36 @@ func (c *Client) judge(ctx context.Context, n *node, sent time.Time, r *Request,
 	case err.Code == ErrNotFresh, err.Code == ErrRequestTimeout:
 		again = true
 	case err.Code == ErrFeatureLevel:
-		c.nodes.well(n)
+		c.well(n)
 		again = true // a node that has just started knows the others' levels last
 	case err.Code == ErrNotEnoughReplicas:
-		c.nodes.well(n) // the cluster's state, on every node
+		c.well(n) // the cluster's state, on every node
 	case err.Status == http.StatusServiceUnavailable, err.Status == http.StatusGatewayTimeout:
-		rest = c.nodes.failed(n, sent) // no leader, leaving, loading; cut off from the leader
+		rest, first = c.nodes.failed(n, sent) // no leader, leaving, loading; cut off from the leader
 		again = true
 	case err.Code == ErrInternal: // a bug, which every node has
 	case err.Applied == Unknown:
 		again = true
 	default:
-		c.nodes.well(n) // it works, and refused
+		c.well(n) // it works, and refused
 	}
 	if err.Applied == Unknown && r.Repeat == RepeatNever {
 		again = false
 	}
-	if rest > 0 {
-		c.log.Info("node rests", "node", n.addr, "for", rest, "error", err)
+	switch {
+	case first: // an outage is told once, however long it lasts
+		c.log.Info("node cannot serve", "node", n.addr, "error", err)
+	case rest > 0:
+		c.log.Debug("node still cannot serve", "node", n.addr, "rests", rest, "error", err)
 	}
 	return again
+}
+
+// well notes that a node answered.
+func (c *Client) well(n *node) {
+	if c.nodes.well(n) {
+		c.log.Info("node serves again", "node", n.addr)
+	}
 }
 
 // decided tells whether a refusal of a request with a key also says what became

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -218,6 +221,74 @@ func TestUnreachable(t *testing.T) {
 	defer srv.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// Of nodes that fail in different ways the error is the one that says most, wherever
+// its node stands in the list, and it tells of all attempts.
+func TestErrorSaysMost(t *testing.T) {
+	down := func(t *testing.T) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.Close()
+		return "http://" + ln.Addr().String()
+	}
+	noLeader := problemOf(503, ErrNoLeader, NotApplied, true)
+	for _, c := range []struct {
+		name    string
+		up      []answer // a node for each
+		code    Code
+		applied Applied
+		says    string
+	}{
+		{"nobody is there", nil, ErrUnreachable, NotApplied, "connection refused"},
+		{"one has no leader", []answer{noLeader}, ErrNoLeader, NotApplied, "D (no_leader"},
+		{"one is silent", []answer{hangUp}, ErrNoAnswer, Unknown, "EOF"},
+		{"one is silent, one has no leader", []answer{hangUp, noLeader}, ErrNoLeader, Unknown, "D (no_leader; it may have been done or not"},
+		{"the same the other way round", []answer{noLeader, hangUp}, ErrNoLeader, Unknown, "D (no_leader; it may have been done or not"},
+	} {
+		for _, first := range []bool{true, false} { // a node that is down stands first, or last
+			t.Run(fmt.Sprintf("%s, down first %v", c.name, first), func(t *testing.T) {
+				var nodes []string
+				for _, a := range c.up {
+					nodes = append(nodes, startFakes(t, 1, a).endpoints())
+				}
+				if nodes = append(nodes, down(t)); first {
+					slices.Reverse(nodes)
+				}
+				client := newTestClient(t, strings.Join(nodes, ","), fixed, WithRetryFor(0))
+				_, err := client.Enqueue(t.Context(), "q", nil, IdempotencyKey("k"))
+				var e *Error
+				if !errors.As(err, &e) || e.Code != c.code || e.Applied != c.applied || e.Attempts != len(nodes) || !strings.Contains(e.Error(), c.says) {
+					t.Errorf("%v: %+v", err, e)
+				}
+				if strings.Count(err.Error(), "127.0.0.1") > 1 {
+					t.Errorf("names an address twice: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A node that fails is logged once, however long it fails, and once when it is back.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	noLeader := problemOf(503, ErrNoLeader, NotApplied, true)
+	f := startFakes(t, 1, noLeader, noLeader, noLeader, noLeader, created, created)
+	var log bytes.Buffer
+	c, err := New(f.endpoints(), fixed, WithRetryFor(time.Minute), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		if _, err := c.Enqueue(t.Context(), "q", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "node cannot serve") || !strings.Contains(text, "node serves again") {
+		t.Errorf("logged\n%s", text)
 	}
 }
 

@@ -85,6 +85,10 @@ func (c *call) waitJob() error {
 	case errors.As(err, &unknown) && unknown.Code == fsm.CodeJobNotFound:
 		return refuse(unknown.Code, "job %s", id)
 	case err != nil:
+		if p := asProblem(err); p.kind == kindOf(fsm.CodeJobNotFound) {
+			p.detail = "job " + id.String() // the replica knows its key alone
+			return p
+		}
 		return err
 	}
 	c.pos, c.nowMs = seen.Position, max(seen.NowMs, seen.TimeMs)
@@ -239,7 +243,7 @@ func (c *call) sweepAll(op func(upTo uint64, done int) fsm.Op) (n int, more bool
 		case err != nil:
 			return n, true, err
 		case res.Code != fsm.CodeOK && c.sweep == 0:
-			return n, true, refuse(res.Code, "%s", c.params[0])
+			return n, true, refuse(res.Code, "queue %q", c.params[0])
 		case res.Code != fsm.CodeOK:
 			return n, false, nil // the queue went meanwhile
 		}
