@@ -306,6 +306,17 @@ func TestPeerPortHint(t *testing.T) {
 	}
 }
 
+// A read that is not answered was surely not done: the hint does not say otherwise.
+func TestSilentReadHint(t *testing.T) {
+	node, _ := fakeNode(t, hangUp)
+	for command, unsure := range map[string]bool{"stats": false, "cluster": false, "enqueue q x": true} {
+		code, _, errs := raftqRun(t, "", append(strings.Fields(command), "--endpoints", node)...)
+		if (code == exitUnknown) != unsure || strings.Contains(errs, "may have been done") != unsure || !strings.Contains(errs, "hint: ") {
+			t.Errorf("%s: exit code %d, %s", command, code, errs)
+		}
+	}
+}
+
 // A fast answer is told from one that is committed, beside the output.
 func TestFastAnswerIsTold(t *testing.T) {
 	node, _ := fakeNode(t, func(w http.ResponseWriter, r *http.Request) {

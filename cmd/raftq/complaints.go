@@ -24,15 +24,17 @@ func newComplaints(w *shared, quiet bool) *slog.Logger {
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool { return level >= c.level }
 
-// Handle writes the message, and what went wrong if that stands beside it.
+// Handle writes the message, and of what stands beside it what a person can use.
 func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	text := "raftq: " + r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case "error":
 			text += ": " + strings.TrimPrefix(a.Value.String(), "raftq: ")
-		case "node", "for", "failed":
-			text += fmt.Sprintf(" (%s %s)", a.Key, a.Value)
+		case "node":
+			text += " (" + a.Value.String() + ")"
+		case "job":
+			text += " (job " + a.Value.String() + ")"
 		}
 		return true
 	})

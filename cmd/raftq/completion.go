@@ -2,8 +2,31 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+)
+
+// bashWords is how the script of cobra splits the line: with a function of the package
+// bash-completion. bashWordsAlone does without, where that is not installed.
+const (
+	bashWords = `    _get_comp_words_by_ref "$@" cur prev words cword
+`
+	bashWordsAlone = `    if declare -F _get_comp_words_by_ref >/dev/null; then
+        _get_comp_words_by_ref "$@" cur prev words cword
+        return
+    fi
+    local line=${COMP_LINE:0:COMP_POINT}
+    read -ra words <<<"$line"
+    if [[ $line == *[[:space:]] ]]; then
+        words+=("")
+    fi
+    cword=$((${#words[@]} - 1)) cur=${words[${#words[@]} - 1]} prev=
+    if ((cword > 0)); then
+        prev=${words[cword - 1]}
+    fi
+`
 )
 
 func completionCmd() *cobra.Command {
@@ -13,7 +36,8 @@ func completionCmd() *cobra.Command {
 		Long: `Print a script that makes bash, zsh or fish complete commands, flags, values and
 the names of queues, which are asked of the cluster. It has to be read by the shell at
 its start; the examples put it where that happens.`,
-		Example: `  # bash, from the next shell on (needs the package bash-completion)
+		Example: `  # bash, from the next shell on, if it has the package bash-completion; else source it
+  # in ~/.bashrc, as below
   mkdir -p ~/.local/share/bash-completion/completions
   raftq completion bash > ~/.local/share/bash-completion/completions/raftq
 
@@ -33,7 +57,12 @@ its start; the examples put it where that happens.`,
 			root, out := cmd.Root(), cmd.OutOrStdout()
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(out, true)
+				var script strings.Builder
+				if err := root.GenBashCompletionV2(&script, true); err != nil {
+					return err
+				}
+				_, err := io.WriteString(out, strings.Replace(script.String(), bashWords, bashWordsAlone, 1))
+				return err
 			case "zsh":
 				return root.GenZshCompletion(out)
 			case "fish":

@@ -61,8 +61,8 @@ func TestConfigCheck(t *testing.T) {
 		{[]string{"--heartbeat", "5"}, `heartbeat: "5" has no unit`},
 		{[]string{"--listen-client", "0.0.0.0:8080"}, "--insecure"},
 		{[]string{"--config", "missing.yaml"}, "missing.yaml: "},
-		{[]string{"--no-such-flag"}, "unknown flag: --no-such-flag"},
-		{[]string{"extra"}, "unknown command"},
+		{[]string{"--no-such-flag"}, "there is no flag --no-such-flag"},
+		{[]string{"extra"}, "takes no arguments"},
 	} {
 		if code, _, errs := raftqRun(t, "", append([]string{"config", "check"}, c.args...)...); code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %s", c.args, code, errs)

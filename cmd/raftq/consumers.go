@@ -75,7 +75,7 @@ died, so that nobody waits for the leases. Jobs that are delivered at most once 
 				return err
 			}
 			r.Repeat = client.RepeatAlways // the second time finds nothing
-			return s.sweep(r, "are given back")
+			return s.sweep(r, "given back")
 		},
 	}
 	sweepFlag(cmd)

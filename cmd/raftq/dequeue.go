@@ -87,6 +87,9 @@ then names the batch, and "raftq fate" tells what became of it. The exit code is
 				return err
 			}
 			if len(jobs) == 0 {
+				if terminalOf(cmd.ErrOrStderr()).isTerminal() { // scripts have the exit code
+					fmt.Fprintln(cmd.ErrOrStderr(), "raftq: no job came")
+				}
 				return &exitError{code: exitNothing}
 			}
 			if !s.json {

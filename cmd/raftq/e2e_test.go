@@ -242,7 +242,7 @@ func TestServeRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{"unknown flag", []string{"--listen-clients", "x"}, "", exitUsage, "unknown flag: --listen-clients"},
+		{"unknown flag", []string{"--listen-clients", "x"}, "", exitUsage, "is --listen-client meant?"},
 		{"unknown variable", nil, "RAFTQ_TICKS=1", exitUsage, "unknown key RAFTQ_TICKS"},
 		{"bad value", []string{"--tick", "10"}, "", exitUsage, `tick: "10" has no unit`},
 		{"taken client port", []string{"--listen-client", taken.Addr().String()}, "", exitFailed, "address already in use"},

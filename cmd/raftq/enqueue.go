@@ -28,7 +28,7 @@ empty lines are skipped, and an id is printed for each job, in order.
 A request whose answer got lost is sent again under the same key, which makes the
 servers do it once. With an --idempotency-key of your own that also holds over several
 runs within an hour: --lines may be run again with the same key and the same input,
-and puts in what was missing.
+and puts in what was missing. With --lines, --retry-for is 1m unless it is said.
 
 With --consistency fast the answer may come before the commit; standard error
 then names the batch, and "raftq fate" tells what became of it.`,
@@ -144,6 +144,9 @@ func jobInput(cmd *cobra.Command, args []string, file string) (io.ReadCloser, er
 			return nil, &exitError{exitUsage, err}
 		}
 		return f, nil
+	}
+	if f, ok := cmd.InOrStdin().(*os.File); ok && terminalOf(f).isTerminal() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "raftq: reading from the terminal; Ctrl-D on an empty line ends it")
 	}
 	return io.NopCloser(cmd.InOrStdin()), nil
 }

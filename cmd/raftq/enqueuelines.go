@@ -148,7 +148,7 @@ func (r *linesRun) print(lines []inputLine, results []itemResult) error {
 
 // finish says what was done, beside the output.
 func (r *linesRun) finish() error {
-	text := fmt.Sprintf("%d jobs are in %s", r.done, printable([]byte(r.queue)))
+	text := fmt.Sprintf("%s in %s", jobsAre(int(r.done)), printable([]byte(r.queue)))
 	if r.again > 0 {
 		text += fmt.Sprintf(", %d of them were before", r.again)
 	}

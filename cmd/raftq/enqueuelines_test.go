@@ -122,7 +122,7 @@ func TestEnqueueLinesStops(t *testing.T) {
 		code int
 		want string
 	}{
-		{"full", full, nil, exitUnavailable, "stopped after line 500, 500 jobs put in (go on with tail -n +501 of the input): the detail (queue_full)\nhint: take jobs out"},
+		{"full", full, nil, exitUnavailable, "stopped after line 500, 500 jobs put in (go on with tail -n +501 of the input): t: the detail (queue_full)\nhint: take jobs out"},
 		{"full, with a key", full, []string{"--idempotency-key", "k"}, exitUnavailable, "stopped after line 500, 500 jobs put in (go on with the same command): "},
 		{"lost answer", hangUp, []string{"--retry-for", "0s"}, exitUnknown, "(go on with tail -n +501 of the input, but the next lines may have been put in: see the queue): "},
 	} {

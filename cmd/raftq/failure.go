@@ -80,6 +80,9 @@ func hintFor(err error) string {
 	if !errors.As(err, &e) {
 		return ""
 	}
+	if e.Code == client.ErrNoAnswer && e.Applied == client.NotApplied { // of a read
+		return hintSilent
+	}
 	if hint := hints[string(e.Code)]; hint != "" {
 		return hint
 	}

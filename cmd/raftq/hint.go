@@ -57,3 +57,6 @@ var hints = map[string]string{
 	"no_answer":   "it may have been done or not: look before you do it again, or repeat it with the same --idempotency-key",
 	"bad_answer":  "give the addresses for clients (--listen-client of serve, usually port 8080)",
 }
+
+// hintSilent is for a read without an answer.
+const hintSilent = "a node hangs, or something else listens there: give the addresses for clients (--listen-client of serve, usually port 8080)"

@@ -21,17 +21,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	if !started { // cobra refused the command line
-		err = &exitError{code: exitUsage, err: err}
+		err = &exitError{code: exitUsage, err: commandComplaint(err)}
 	}
 	fmt.Fprint(stderr, complain(err))
 	code := exitCode(err)
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "hint: --help tells what there is")
+		fmt.Fprintf(stderr, "hint: %q tells what there is\n", cmd.CommandPath()+" --help")
 	}
 	return code
 }
@@ -45,6 +45,7 @@ an answer means that the job is on the disks of a majority, unless --consistency
 fast was asked for.
 
 ` + exitHelp,
+		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -52,6 +53,8 @@ fast was asked for.
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true // completion is ours
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetHelpCommand(helpCmd())
 	root.AddGroup(
 		&cobra.Group{ID: "server", Title: "Servers:"},
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
@@ -71,6 +74,7 @@ fast was asked for.
 	add("queues", true, queuesCmd(), queueCmd(), statsCmd(), pauseCmd(), resumeCmd(), purgeCmd(), redriveCmd(), consumersCmd(), fateCmd(), clusterCmd(), memberCmd(), transferCmd(), drainCmd())
 	add("queues", false, benchCmd())
 	root.AddCommand(completionCmd(), versionCmd())
+	speakPlainly(root)
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -27,7 +28,7 @@ are spared. The queue and its configuration stay. On a terminal it asks before.`
 				return err
 			}
 			defer s.Close()
-			if err := confirm(cmd, fmt.Sprintf("Drop all jobs of %s that are %s?", printable([]byte(args[0])), states)); err != nil {
+			if err := confirm(cmd, fmt.Sprintf("Drop all jobs of %s that are %s?", printable([]byte(args[0])), strings.ReplaceAll(states, ",", " or "))); err != nil {
 				return err
 			}
 			// Once only: jobs that came meanwhile are not meant.
@@ -35,7 +36,7 @@ are spared. The queue and its configuration stay. On a terminal it asks before.`
 			if err != nil {
 				return err
 			}
-			return s.sweep(r, "are dropped")
+			return s.sweep(r, "dropped")
 		},
 	}
 	cmd.Flags().StringVar(&states, "state", "ready,delayed", "delayed, ready, leased, held, dead, several of them, or all")

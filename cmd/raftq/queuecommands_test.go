@@ -32,7 +32,7 @@ func TestQueueLife(t *testing.T) {
 	if !strings.Contains(out, "from orders, max_failures: no stock") || !strings.Contains(out, "from orders, rejected: no order") {
 		t.Errorf("peek:\n%s", out)
 	}
-	if out := mustRun(t, c, "redrive", "orders.dead", "--reason", "rejected"); out != "1 jobs are ready again\n" {
+	if out := mustRun(t, c, "redrive", "orders.dead", "--reason", "rejected"); out != "1 job is ready again\n" {
 		t.Errorf("redrive: %q", out)
 	}
 	left("orders", 1, 0, 0, 0)
@@ -59,7 +59,7 @@ func TestQueueLife(t *testing.T) {
 	if out := mustRun(t, c, "consumers", "show", "ann"); !strings.Contains(out, idOf(first(taken))) {
 		t.Errorf("consumers show:\n%s", out)
 	}
-	if out := mustRun(t, c, "consumers", "release", "ann"); out != "1 jobs are given back\n" {
+	if out := mustRun(t, c, "consumers", "release", "ann"); out != "1 job is given back\n" {
 		t.Errorf("consumers release: %q", out)
 	}
 	left("orders", 1, 0, 0, 0)
@@ -90,7 +90,7 @@ func TestQueueLife(t *testing.T) {
 	if code, _, errs := raftqRun(t, "", "queue", "delete", "orders", "--endpoints", c.Endpoints()); code != exitRefused || !strings.Contains(errs, "--force") {
 		t.Errorf("delete of a queue with jobs: exit code %d\n%s", code, errs)
 	}
-	if out := mustRun(t, c, "purge", "orders"); out != "1 jobs are dropped\n" {
+	if out := mustRun(t, c, "purge", "orders"); out != "1 job is dropped\n" {
 		t.Errorf("purge: %q", out)
 	}
 	mustRun(t, c, "queue", "delete", "orders")

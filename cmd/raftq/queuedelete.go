@@ -40,7 +40,14 @@ drops them as well, dead ones too.`,
 			if _, err := s.call(r, &got); err != nil || s.json {
 				return err
 			}
-			_, err = fmt.Fprintf(s.out(), "%s is deleted, and %d jobs with it\n", printable([]byte(args[0])), got.Deleted)
+			with := ""
+			switch {
+			case got.Deleted == 1:
+				with = ", and a job with it"
+			case got.Deleted > 1:
+				with = fmt.Sprintf(", and %d jobs with it", got.Deleted)
+			}
+			_, err = fmt.Fprintf(s.out(), "%s is deleted%s\n", printable([]byte(args[0])), with)
 			return err
 		},
 	}

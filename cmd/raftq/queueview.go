@@ -38,7 +38,7 @@ func (p *queuePaused) text(now time.Time) string {
 		return ""
 	}
 	if !p.Until.IsZero() {
-		text += " for " + formatAge(max(p.Until.Sub(now), 0))
+		text += " for " + formatAge(max(p.Until.Sub(now), 0).Round(time.Second))
 	}
 	return text
 }

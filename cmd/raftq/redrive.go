@@ -46,7 +46,7 @@ in, unless --to names one. On a terminal it asks before.`,
 			if most != 0 {
 				options["max"] = most
 			}
-			return s.sweep(withJSON(r, options), "are ready again")
+			return s.sweep(withJSON(r, options), "ready again")
 		},
 	}
 	f := cmd.Flags()

@@ -38,9 +38,11 @@ func clientFlags(cmd *cobra.Command) {
 // endpointFlags adds the flags that say whom to ask.
 func endpointFlags(cmd *cobra.Command) {
 	cmd.Flags().String("endpoints", "", "nodes to ask, one after the other: host:port,… (default: RAFTQ_ENDPOINTS, else "+endpointsDefault+")")
-	cmd.Flags().String("retry-for", "0s", "when no node can do it now, try again for so long (work and enqueue --lines: 1m)")
 	kinds(cmd, "list", "endpoints")
-	kinds(cmd, kindDuration, "retry-for")
+	if cmd.Flags().Lookup("retry-for") == nil { // work has its own
+		cmd.Flags().String("retry-for", "0s", "when no node can do it now, try again for so long")
+		kinds(cmd, kindDuration, "retry-for")
+	}
 }
 
 // readFlags adds what all commands that read share.

@@ -14,6 +14,14 @@ type swept struct {
 	More     bool `json:"more"` // its time was over before all were done
 }
 
+// jobsAre begins a sentence about so many jobs.
+func jobsAre(n int) string {
+	if n == 1 {
+		return "1 job is"
+	}
+	return fmt.Sprintf("%d jobs are", n)
+}
+
 // sweep carries such a request out and prints what was done with how many.
 func (s *session) sweep(r client.Request, done string) error {
 	var got swept
@@ -22,12 +30,12 @@ func (s *session) sweep(r client.Request, done string) error {
 	}
 	n := got.Purged + got.Redriven + got.Released
 	if !s.json {
-		if _, err := fmt.Fprintf(s.out(), "%d jobs %s\n", n, done); err != nil {
+		if _, err := fmt.Fprintf(s.out(), "%s %s\n", jobsAre(n), done); err != nil {
 			return err
 		}
 	}
 	if got.More {
-		return &exitError{exitUnavailable, fmt.Errorf("the time was over after %d jobs and there are more: run it again", n)}
+		return &exitError{exitUnavailable, fmt.Errorf("the time was over and there are more: run it again")}
 	}
 	return nil
 }

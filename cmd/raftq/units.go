@@ -115,6 +115,8 @@ func twoUnits(d, large time.Duration, largeName string, small time.Duration, sma
 // formatWhen writes a point in time as people say it: 5m3s ago, in 10s, now.
 func formatWhen(t, now time.Time) string {
 	switch d := t.Sub(now); {
+	case d >= 10*time.Second:
+		return "in " + formatAge(d.Round(time.Second)) // what was set to 10m is not 9m59s
 	case d >= time.Millisecond:
 		return "in " + formatAge(d)
 	case d <= -time.Millisecond:

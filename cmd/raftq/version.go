@@ -28,6 +28,13 @@ func version() string {
 	return "dev"
 }
 
+// versionLine is what a person is told.
+func versionLine() string {
+	return fmt.Sprintf("raftq %s %s %s", version(), runtime.Version(), platform)
+}
+
+const platform = runtime.GOOS + "/" + runtime.GOARCH
+
 func versionCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -41,11 +48,10 @@ func versionCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			platform := runtime.GOOS + "/" + runtime.GOARCH
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"name": "raftq", "version": version(), "go": runtime.Version(), "platform": platform})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "raftq %s %s %s\n", version(), runtime.Version(), platform)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}

@@ -85,14 +85,15 @@ output, and the commands' output goes to standard error.`,
 	f.IntSliceVar(&p.releaseExits, "release-exit", nil, "exit codes that give the job back uncounted: 75")
 	f.String("grace", "5s", "between SIGTERM and SIGKILL")
 	f.IntVar(&p.max, "max", 0, "end after so many jobs, 0 = never")
-	f.BoolVar(&p.untilEmpty, "until-empty", false, "end when no job is ready")
+	f.BoolVar(&p.untilEmpty, "until-empty", false, "end when no job is ready, or no node answers (see --retry-for)")
 	f.String("consumer", "", "beginning of this consumer's name (default: the host's)")
 	f.Bool("prefix", false, "put worker and job before each line of output (default with several workers)")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing of jobs that fail, and no summary")
 	f.String("consistency", "", "fast: acks and hand-outs are answered before the commit (default: the queue's)")
+	f.String("retry-for", "1m", "with --until-empty: end with exit code 5 when no node has answered for so long; else work goes on trying")
 	completeWords(cmd, "consistency", "strong", "fast")
 	kinds(cmd, kindNumber, "workers", "max")
-	kinds(cmd, kindDuration, "lease", "job-timeout", "retry-delay", "grace")
+	kinds(cmd, kindDuration, "lease", "job-timeout", "retry-delay", "grace", "retry-for")
 	kinds(cmd, "codes", "reject-exit", "release-exit")
 	kinds(cmd, "name", "consumer")
 	kinds(cmd, kindConsistency, "consistency")
@@ -166,11 +167,7 @@ const (
 // runWork takes jobs until a signal, or what the plan says.
 func runWork(cmd *cobra.Command, p workPlan) error {
 	stderr := &shared{w: cmd.ErrOrStderr()}
-	options := []client.Option{client.WithLogger(newComplaints(stderr, p.quiet))}
-	if !cmd.Flags().Changed("retry-for") {
-		options = append(options, client.WithRetryFor(time.Minute))
-	}
-	s, err := newSession(cmd, options...)
+	s, err := newSession(cmd, client.WithLogger(newComplaints(stderr, p.quiet)))
 	if err != nil {
 		return err
 	}
@@ -196,8 +193,11 @@ func runWork(cmd *cobra.Command, p workPlan) error {
 	err = consumer.Run(taking)
 	close(ended)
 	w.summary(consumer.Stats())
-	if err != nil {
+	switch {
+	case err != nil:
 		return withCode(err)
+	case w.gaveUp.Load():
+		return &exitError{exitUnavailable, fmt.Errorf("no node could give jobs for %s (--retry-for); what is left is in its queue", textFlag(cmd, "retry-for"))}
 	}
 	return nil
 }

@@ -254,6 +254,19 @@ func TestWorkRefuses(t *testing.T) {
 	}
 }
 
+// While no node answers work goes on trying, but with --until-empty it has an end. An
+// outage is told once for each node.
+func TestWorkWithoutCluster(t *testing.T) {
+	noLeader, _ := fakeNode(t, problemAnswer(503, "no_leader", true, "no"))
+	code, _, errs := raftqRun(t, "", "work", "q", "--until-empty", "--retry-for", "1s", "--endpoints", deadNode(t)+","+noLeader, "--", "cat")
+	if code != exitUnavailable || !strings.Contains(errs, "no node could give jobs for 1s") || !strings.Contains(errs, "the detail (no_leader") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	if n := strings.Count(errs, "node cannot serve"); n != 2 {
+		t.Errorf("told %d times of 2 nodes\n%s", n, errs)
+	}
+}
+
 // A queue of a step is worked through while its leader is killed: every job is done
 // once, and the command learns nothing of it.
 func TestWorkThroughLeaderKill(t *testing.T) {

@@ -27,6 +27,7 @@ type worker struct {
 
 	started   atomic.Int64    // jobs that a command was run for
 	cancelled atomic.Int64    // jobs that were cancelled meanwhile
+	gaveUp    atomic.Bool     // with --until-empty: no node answered for --retry-for
 	end       context.Context // ends at the second signal: commands are to end
 	endNow    context.CancelFunc
 	kill      chan struct{} // closed at the third: they are killed
@@ -257,7 +258,14 @@ func (w *worker) heed(signals <-chan os.Signal, ended <-chan struct{}) {
 		switch n {
 		case 1:
 			w.stopTaking()
-			w.say("taking no more jobs; %d commands run and are awaited. Ctrl-C again ends them", w.plan.workers-len(w.numbers))
+			switch n := w.plan.workers - len(w.numbers); n {
+			case 0:
+				w.say("taking no more jobs")
+			case 1:
+				w.say("taking no more jobs; 1 command runs and is awaited. Ctrl-C again ends it")
+			default:
+				w.say("taking no more jobs; %d commands run and are awaited. Ctrl-C again ends them", n)
+			}
 		case 2:
 			w.say("ending commands; their jobs are given back. Ctrl-C again kills them")
 			w.endNow()
@@ -268,7 +276,7 @@ func (w *worker) heed(signals <-chan os.Signal, ended <-chan struct{}) {
 }
 
 // stopWhenEmpty stops taking jobs when a long poll found none, and none is worked
-// on. Of two polls that were answered since all was idle, what the first one brought
+// on, or when no node has answered for --retry-for: a batch has an end. Of two polls that were answered since all was idle, what the first one brought
 // would be seen: one alone may not have been counted in yet.
 func (w *worker) stopWhenEmpty(ctx context.Context, c *client.Consumer) {
 	tick := time.NewTicker(emptyPollWait / 4)
@@ -281,6 +289,11 @@ func (w *worker) stopWhenEmpty(ctx context.Context, c *client.Consumer) {
 		case <-tick.C:
 		}
 		now := c.Stats()
+		if now.Failures > 0 {
+			w.gaveUp.Store(true)
+			w.stopTaking()
+			return
+		}
 		idle := now.Queued+now.Running+now.Settling == 0
 		if idle && now.Taken == before.Taken && now.Polls >= before.Polls+2 {
 			w.stopTaking()

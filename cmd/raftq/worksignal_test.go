@@ -67,7 +67,7 @@ func TestWorkDrains(t *testing.T) {
 	if info := queueOf(t, c, q); info.AckedTotal != 1 || info.Ready != 1 || info.Leased != 0 || info.DeliveredTotal != 1 || info.FailedTotal != 0 {
 		t.Errorf("at the end: %+v\n%s", info.QueueInfo, out)
 	}
-	if text := out.String(); !strings.Contains(text, "\none\n") && !strings.HasPrefix(text, "one\n") || !strings.Contains(text, "1 commands run and are awaited") || !strings.Contains(text, "1 done in ") {
+	if text := out.String(); !strings.Contains(text, "\none\n") && !strings.HasPrefix(text, "one\n") || !strings.Contains(text, "1 command runs and is awaited") || !strings.Contains(text, "1 done in ") {
 		t.Errorf("printed\n%s", text)
 	}
 }
