@@ -139,7 +139,7 @@ func (c *call) decoded(raw []byte) ([]byte, error) {
 // submit hands op to the replica and waits.
 func (c *call) submit(op fsm.Op, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
 	if c.key != nil {
-		op = c.keyed(op)
+		op = c.keyed(op, 1)
 	}
 	res, err := c.s.replica.Do(op, c.opts.fast, timeout, gone)
 	return c.took(res, err)

@@ -49,7 +49,7 @@ func (c *call) submitJobs(op *fsm.Enqueue, replicate int) (res fsm.Result, done 
 	}
 	all := fsm.Op(op)
 	if c.key != nil {
-		all = c.keyed(op)
+		all = c.keyed(op, replicate)
 	}
 	res, err = c.took(c.s.replica.DoCopies(all, replicate, c.timeout()))
 	return res, false, err
@@ -73,7 +73,7 @@ func (c *call) enqueueSingle(op *fsm.Enqueue, replicate int) error {
 	case code == fsm.CodeNotEnoughReplicas:
 		return refuse(code, "queue %q: %d nodes did not have the job on disk in time; it was withdrawn", queue, replicate)
 	case code == fsm.CodeCommitTimeout:
-		return refuse(code, "queue %q: %d nodes did not have the job on disk in time, and it was handed out by then", queue, replicate)
+		return refuse(code, "queue %q: %d nodes did not have the job on disk in time, and it stays, because it was handed out by then or has a dedup_id", queue, replicate)
 	default:
 		return refuse(code, "queue %q", queue)
 	}

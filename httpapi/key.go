@@ -33,10 +33,12 @@ func (c *call) readKey() error {
 	return nil
 }
 
-// keyed puts op under the request's key. The digest is of the op, which is all
-// that the content of the request comes to: a retry may be spelled differently, and
-// have another timeout. The replica numbers new jobs later.
-func (c *call) keyed(op fsm.Op) *fsm.Keyed {
+// keyed puts op under the request's key. The digest is of the op and of how many
+// copies it waits for, which is all that the content of the request comes to: a retry
+// may be spelled differently, and have another timeout. One that is content with fewer
+// copies is another request: the first may have been withdrawn for want of them, and
+// its result says nothing of that. The replica numbers new jobs later.
+func (c *call) keyed(op fsm.Op, copies int) *fsm.Keyed {
 	scope := make([]byte, 0, len(c.route.method)+len(c.route.pattern)+len(c.params[0])+len(c.key)+4)
 	scope = append(append(scope, c.route.method...), ' ')
 	scope = append(append(scope, c.route.pattern...), 0)
@@ -45,7 +47,11 @@ func (c *call) keyed(op fsm.Op) *fsm.Keyed {
 	if c.sweep > 0 {
 		k.Key += "\x00" + strconv.Itoa(c.sweep)
 	}
-	sum := sha256.Sum256(fsm.AppendOp(nil, op))
+	content := fsm.AppendOp(nil, op)
+	if copies > 1 {
+		content = strconv.AppendInt(content, int64(copies), 10)
+	}
+	sum := sha256.Sum256(content)
 	copy(k.Digest[:], sum[:])
 	return k
 }

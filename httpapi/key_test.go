@@ -199,6 +199,19 @@ func TestReplicate(t *testing.T) {
 			t.Errorf("%v: %s", code, a.body)
 		}
 	}
+	// How many copies is part of the content: without them, what the first answered
+	// says nothing.
+	digest := func(path string) (d [16]byte) {
+		f.answer = func(op fsm.Op) (fsm.Result, error) {
+			d = op.(*fsm.Keyed).Digest
+			return fsm.Result{Items: make([]fsm.ItemResult, 1)}, nil
+		}
+		ask(t, s, "POST", path, "x", "Idempotency-Key", "k")
+		return d
+	}
+	if one, three := digest(enqueueQ), digest(enqueueQ+"?replicate=3"); one != digest(enqueueQ+"?replicate=1") || one == three || three == digest(enqueueQ+"?replicate=2") {
+		t.Error("the digest does not tell how many copies were asked for")
+	}
 	// A follower passes it on, like a fast one.
 	leader := newFake()
 	f.answer, f.leader = nil, listening(t, leader, Options{})

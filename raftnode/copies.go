@@ -89,6 +89,10 @@ func (q *copies) settle(c *core) {
 // before. The leader counts as it hears of them, other nodes ask the members, which
 // takes longer.
 //
+// A job with a dedup id is never withdrawn, and its code is CodeCommitTimeout then:
+// whoever comes with the id meanwhile is told that this job is his, and so is who
+// tries again. Such an answer waits for the copies of that job as well.
+//
 // Under an idempotency key the withdrawal is kept beside the result, so that the
 // request may come again: what was taken back is tried anew, under a key of its own.
 func (n *Node) DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Result, error) {
@@ -121,8 +125,12 @@ func (n *Node) DoCopies(op fsm.Op, copies int, timeout time.Duration) (fsm.Resul
 				continue
 			}
 		}
-		if len(living) > 0 && !n.awaitCopies(res.Position.Index, copies, end) {
-			n.withdraw(op, living, &res)
+		back, stay := takeBack(op, &res, living)
+		if len(back)+len(stay) > 0 && !n.awaitCopies(res.Position.Index, copies, end) {
+			note(&res, stay, nil)
+			if len(back) > 0 {
+				n.withdraw(op, back, &res)
+			}
 		}
 		return res, nil
 	}
@@ -137,6 +145,26 @@ func added(res *fsm.Result) (keys []fsm.Key) {
 		}
 	}
 	return keys
+}
+
+// takeBack returns which of the jobs that wait for copies are taken back when those
+// do not come, and which stay: of an atomic enqueue all or none.
+func takeBack(op fsm.Op, res *fsm.Result, living []fsm.Key) (back, stay []fsm.Key) {
+	fsm.EachEnqueue(op, func(e *fsm.Enqueue) {
+		for i := range res.Items {
+			switch it := &res.Items[i]; {
+			case it.Code != fsm.CodeOK:
+			case it.Duplicate || e.Jobs[i].DedupID != "":
+				stay = append(stay, it.ID.Key)
+			case slices.Contains(living, it.ID.Key):
+				back = append(back, it.ID.Key)
+			}
+		}
+		if e.Atomic && len(stay) > 0 {
+			back, stay = nil, append(stay, back...)
+		}
+	})
+	return back, stay
 }
 
 // awaitCopies is true when so many members have the entry in time.
@@ -223,7 +251,7 @@ func note(res *fsm.Result, keys []fsm.Key, took []fsm.ItemResult) {
 		if !slices.Contains(keys, it.ID.Key) {
 			continue
 		}
-		it.Code = fsm.CodeCommitTimeout // handed out by then, or nobody knows
+		it.Code = fsm.CodeCommitTimeout // it stays, it was handed out by then, or nobody knows
 		for j := range took {
 			if took[j].ID.Key == it.ID.Key && took[j].Code == fsm.CodeOK {
 				it.Code = fsm.CodeNotEnoughReplicas

@@ -38,7 +38,8 @@ func (tr *trio) ready3(queue string) int {
 // TestCopies proves what an enqueue means that asks for a copy on each of three
 // nodes: answered when they have it, whichever node is asked; refused at once when
 // there are not so many; withdrawn when one is down, and tried anew when it comes
-// again under its key; and not known when it was handed out meanwhile.
+// again under its key; and not known when it was handed out meanwhile, or when it has a
+// dedup id: then it stays, because others are told that it is theirs.
 func TestCopies(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	tr := newTrio(t)
@@ -83,6 +84,33 @@ func TestCopies(t *testing.T) {
 		t.Errorf("%d jobs, want 2: the others were withdrawn", n)
 	}
 
+	dedup := func(queue string, atomic bool) *fsm.Enqueue {
+		return &fsm.Enqueue{Atomic: atomic, Jobs: []fsm.NewJob{{Queue: queue, DedupID: "d", Priority: 4}, {Queue: queue, Priority: 4}}}
+	}
+	for _, d := range []struct {
+		queue  string
+		atomic bool
+		want   [2]fsm.Code
+		ready  int
+	}{
+		{"each", false, [2]fsm.Code{fsm.CodeCommitTimeout, fsm.CodeNotEnoughReplicas}, 1},
+		{"all", true, [2]fsm.Code{fsm.CodeCommitTimeout, fsm.CodeCommitTimeout}, 2},
+	} {
+		res, err := l.DoCopies(dedup(d.queue, d.atomic), 3, 300*time.Millisecond)
+		if c := code(res, err); c != d.want[0] || res.Items[1].Code != d.want[1] || tr.ready3(d.queue) != d.ready {
+			t.Errorf("with a dedup id, atomic %v: %v %+v, %d ready", d.atomic, err, res, tr.ready3(d.queue))
+		}
+	}
+	one := func() *fsm.Enqueue {
+		return &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "each", DedupID: "d", Priority: 4}}}
+	}
+	if res := tr.do(leader, one()); !res.Items[0].Duplicate || tr.ready3("each") != 1 {
+		t.Errorf("a second one with the dedup id: %+v, %d ready", res.Items, tr.ready3("each"))
+	}
+	if c := code(l.DoCopies(one(), 3, 300*time.Millisecond)); c != fsm.CodeCommitTimeout {
+		t.Errorf("and one that asks for copies: %v", c)
+	}
+
 	// Somebody takes the job while it waits for its copies.
 	other := &fsm.Enqueue{Jobs: []fsm.NewJob{{Queue: "taken", Priority: 4}}}
 	got := make(chan fsm.Code, 1)
@@ -97,6 +125,9 @@ func TestCopies(t *testing.T) {
 
 	tr.open(down)
 	tr.ready(down)
+	if res, err := l.DoCopies(one(), 3, 10*time.Second); code(res, err) != fsm.CodeOK || !res.Items[0].Duplicate {
+		t.Errorf("a second one with the dedup id, with all up: %v %+v", err, res.Items)
+	}
 	first, err := l.DoCopies(keyed(), 3, 10*time.Second)
 	if c := code(first, err); c != fsm.CodeOK || first.Replay {
 		t.Errorf("under the key, with all up: %v, replay %v", c, first.Replay)
