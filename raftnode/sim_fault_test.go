@@ -315,6 +315,7 @@ func (w *world) settle() {
 		c.soon()
 	}
 	w.heal(90e9, "the queues are drained", func() bool {
+		w.endForsaken()
 		for _, n := range w.live() {
 			// Entries of before the heal commit with the first leader after it, and
 			// a fast answer's batch may still be on its way.

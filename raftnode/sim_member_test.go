@@ -283,6 +283,24 @@ func (n *simNode) retire() {
 	n.gone = true
 }
 
+// endForsaken ends removed nodes that nobody can let go any more, as their operators
+// do: all the members that they know have been removed and have ended since.
+func (w *world) endForsaken() {
+	for _, n := range w.live() {
+		if !n.up || !n.core.expelled {
+			continue
+		}
+		forsaken := true
+		for id := range n.polls {
+			m := w.byID[id]
+			forsaken = forsaken && m != nil && m.gone
+		}
+		if forsaken {
+			n.retire()
+		}
+	}
+}
+
 // follow does what transport.setMembers does.
 func (n *simNode) follow(table []fsm.Member) {
 	there := map[uint64]bool{}
