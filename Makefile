@@ -61,7 +61,7 @@ test-crash: ## CRASH_ROUNDS rounds of kill -9 under load, on real processes
 	RAFTQ_CRASH_ROUNDS=$(CRASH_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run TestCrash ./consistency
 
 test-members: ## MEMBER_ROUNDS times a cluster grows from one node to five and shrinks again, under load
-	RAFTQ_MEMBER_ROUNDS=$(MEMBER_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run 'TestMembersUnderLoad|TestLostDisk' ./consistency
+	RAFTQ_MEMBER_ROUNDS=$(MEMBER_ROUNDS) $(GO) test -count=1 -v -timeout 60m -run 'TestMembersUnderLoad|TestLostDisk|TestRejoin' ./consistency
 
 test-timers: ## 10,000 timers on real nodes: none early, none 100 ms late; wants a machine at rest
 	RAFTQ_TIMERS=10000 $(GO) test -count=1 -v -timeout 20m -run 'TestTimers$$' ./consistency

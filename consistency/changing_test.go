@@ -108,11 +108,14 @@ func (cc *changingCluster) settled(what string) {
 }
 
 type memberView struct {
-	Leader string
-	Nodes  []struct {
-		Name, ID, Role string
-		Alive          bool
-	}
+	Leader      string
+	CommitIndex uint64 `json:"commit_index"`
+	Nodes       []memberLine
+}
+
+type memberLine struct {
+	Name, ID, Role string
+	Alive          bool
 }
 
 func (cc *changingCluster) view(n *cluster.Node) (v memberView, err error) {
@@ -217,8 +220,8 @@ func (cc *changingCluster) removed(n *cluster.Node) {
 	n.Kill9()
 }
 
-// idOf is the id of a member, which is not to be a member's any more.
-func (cc *changingCluster) idOf(n *cluster.Node) string {
+// member is a node as the members know it.
+func (cc *changingCluster) member(n *cluster.Node) memberLine {
 	cc.t.Helper()
 	v, err := cc.view(cc.live[0])
 	if err != nil {
@@ -226,12 +229,38 @@ func (cc *changingCluster) idOf(n *cluster.Node) string {
 	}
 	for _, m := range v.Nodes {
 		if m.Name == n.Name {
-			cc.ids[m.ID] = true
-			return m.ID
+			return m
 		}
 	}
 	cc.t.Fatalf("%s is no member", n.Name)
-	return ""
+	return memberLine{}
+}
+
+// idOf is the id of a member, which is not to be a member's any more.
+func (cc *changingCluster) idOf(n *cluster.Node) string {
+	cc.t.Helper()
+	id := cc.member(n).ID
+	cc.ids[id] = true
+	return id
+}
+
+// lose kills a node that serves nobody any more, so that no client sees an error.
+// Those who lived before are returned.
+func (cc *changingCluster) lose(victim *cluster.Node) (before []*cluster.Node) {
+	cc.t.Helper()
+	if victim == cc.leader() {
+		if out, code := cc.raftq("transfer-leader", "--endpoints", cc.endpoints()); code != 0 {
+			cc.t.Fatalf("status %d\n%s", code, out)
+		}
+	}
+	if out, code := cc.raftq("drain", victim.Name, "--endpoints", cc.endpoints()); code != 0 || !strings.Contains(out, "is drained") {
+		cc.t.Fatalf("drain: status %d\n%s", code, out)
+	}
+	before = cc.live
+	cc.live = slices.DeleteFunc(slices.Clone(before), func(n *cluster.Node) bool { return n == victim })
+	cc.settled(victim.Name + " is drained")
+	victim.Kill9()
+	return before
 }
 
 // shrink removes a node.

@@ -55,18 +55,7 @@ func TestLostDisk(t *testing.T) {
 	cc.settled("three nodes")
 	// One of the first members, and one that joined.
 	for _, victim := range []*cluster.Node{cc.c.Nodes[0], cc.c.Nodes[2]} {
-		if victim == cc.leader() { // so that its clients see no error
-			if out, code := cc.raftq("transfer-leader", "--endpoints", cc.endpoints()); code != 0 {
-				t.Fatalf("status %d\n%s", code, out)
-			}
-		}
-		if out, code := cc.raftq("drain", victim.Name, "--endpoints", cc.endpoints()); code != 0 || !strings.Contains(out, "is drained") {
-			t.Fatalf("drain: status %d\n%s", code, out)
-		}
-		live := cc.live
-		cc.live = slices.DeleteFunc(slices.Clone(live), func(n *cluster.Node) bool { return n == victim })
-		cc.settled(victim.Name + " is drained")
-		victim.Kill9()
+		live := cc.lose(victim)
 		if err := os.RemoveAll(victim.DataDir); err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,8 @@ import (
 //	lock      flock of the running process
 //	boot      the boot counter: how often this node started
 //	join      while the node joins: what it is known by until it has an id
+//	rejoin    while a node whose log is damaged comes back as a new member: Rejoin
+//	damaged-1 such a log, with its note and boot counter
 //	note      lost-tail note of the log
 //	log/wal   the log
 //	log/snap  snapshots
@@ -46,9 +48,12 @@ func (d *dataDir) join() string    { return filepath.Join(d.path, "join") }
 
 // HasData tells whether a data directory is that of a node already.
 func HasData(dir string) bool {
-	there, err := (&dataDir{path: dir}).hasLog()
+	there, err := dirOf(dir).hasLog()
 	return there && err == nil
 }
+
+// dirOf is a data directory that is only looked at.
+func dirOf(path string) *dataDir { return &dataDir{path: path} }
 
 // hasLog tells whether the node has begun to be a member.
 func (d *dataDir) hasLog() (bool, error) {

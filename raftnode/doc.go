@@ -49,6 +49,7 @@
 //	change.go    changes of the members, on the leader
 //	membership.go  changes of the members, as front ends ask for them
 //	join.go      the data directory of a new node
+//	rejoin.go    a damaged log is set aside, and the node comes back as a new member
 //	lend.go      snapshots for nodes that join
 //	status.go    what members tell each other, and show
 //	rawnode.go   raft, asked no more than needed, given proposals together

@@ -62,7 +62,7 @@ func Join(ctx context.Context, cfg Config, ask func(context.Context, fsm.NewMemb
 	if err := dir.build(cfg, self, func(snaps string) (wal.Marker, error) { return fetchSnapshot(ctx, cfg, j, snaps) }); err != nil {
 		return fmt.Errorf("join as %s: %w", cfg.Name, err)
 	}
-	return removeFile(dir.join())
+	return errors.Join(removeFile(dir.join()), removeFile(dir.rejoin()))
 }
 
 // joinNonce is what the node tells by which a member knows it again, drawn once
@@ -216,6 +216,9 @@ func genesis(dir *dataDir, cfg Config) error {
 	}
 	if _, err := os.Stat(dir.boots()); err == nil {
 		return fmt.Errorf("this node has run before, and its log is gone; it must not begin again: remove the whole directory, and let the node join as a new member")
+	}
+	if r, err := rejoining(dir); err != nil || r != nil {
+		return errors.Join(err, errors.New("this node is on its way back as a new member, because its log is damaged; it must not begin again"))
 	}
 	members, cluster := cfg.members()
 	self := identity{identityFormat, cluster, nodeID(cfg.ClusterToken, cfg.Name), cfg.Name, ""}

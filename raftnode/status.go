@@ -23,6 +23,7 @@ type status struct {
 	// Yours is the epoch that the asking node has in this node's state, 0 = none.
 	Yours    uint64 `json:"yours,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
+	Client   string `json:"client,omitempty"` // its address for clients
 	Resp     string `json:"resp,omitempty"`
 	Retreat  bool   `json:"retreat,omitempty"` // clients should go elsewhere
 }
@@ -68,7 +69,7 @@ func (c *core) ownStatus(forPeer uint64) status {
 	m := c.committed()
 	pos := m.Position()
 	s := status{ID: c.cfg.id, WallMs: c.now.wall, Applied: pos.Index, Chain: chainPoint{pos.Index, m.Chain()},
-		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(), Draining: c.leaving, Resp: c.cfg.resp, Retreat: c.retreat,
+		Version: c.cfg.version, Feature: c.cfg.start.FeatureLevel, Bytes: m.Bytes(), Draining: c.leaving, Client: c.cfg.start.Client, Resp: c.cfg.resp, Retreat: c.retreat,
 		Base: statusBase{c.clock.base.Index, c.clock.base.Term, c.now.boot - c.clock.base.BootNs, c.clock.base.lost}}
 	if session, ok := m.Session(forPeer); ok {
 		s.Yours = session.Epoch

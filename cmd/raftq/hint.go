@@ -34,7 +34,7 @@ var hints = map[string]string{
 	"queue_full":      `take jobs out, or raise the limit ("raftq queue configure QUEUE --max-len N")`,
 	"queue_paused":    `"raftq resume QUEUE" opens it`,
 	"aborted":         "nothing of it was done, because another part of it could not be",
-	"quorum_at_risk":  `bring the nodes that are down back first ("raftq cluster" shows them)`,
+	"quorum_at_risk":  `bring back the nodes that are down, or add some, first ("raftq member list" shows them)`,
 	"feature_level":   `some nodes still run an older version: upgrade them ("raftq cluster" shows which)`,
 
 	// What state the cluster is in.

@@ -37,7 +37,7 @@ func joinCluster(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) err
 	joined := make(chan error, 1)
 	go func() {
 		joined <- raftnode.Join(ctx, cfg.node, func(ctx context.Context, m fsm.NewMember) (raftnode.Joined, error) {
-			m.Replace = cfg.replace
+			m.Replace, m.Standby = cfg.replace, cfg.standby
 			return askToJoin(ctx, members, m, log)
 		})
 	}()
@@ -53,9 +53,13 @@ func joinCluster(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) err
 // askToJoin asks the members, one after the other, again and again. Each may be
 // asked twice: they know the node by what it has drawn.
 func askToJoin(ctx context.Context, members *client.Client, m fsm.NewMember, log *zap.Logger) (raftnode.Joined, error) {
+	role := "voter"
+	if m.Standby {
+		role = "learner"
+	}
 	r := withJSON(client.Request{Method: http.MethodPost, Path: "/v1/cluster/members", Query: url.Values{"timeout": {joinTimeout.String()}},
 		Repeat: client.RepeatAlways, Attempt: joinTimeout + changeGrace},
-		map[string]any{"name": m.Name, "peer": m.Peer, "replace": m.Replace, "join": strconv.FormatUint(m.Join, 16), "cluster_token": m.Token, "feature_level": m.FeatureLevel})
+		map[string]any{"name": m.Name, "peer": m.Peer, "role": role, "replace": m.Replace, "join": strconv.FormatUint(m.Join, 16), "cluster_token": m.Token, "feature_level": m.FeatureLevel})
 	for {
 		ans, err := members.Do(ctx, r)
 		var refused *client.Error

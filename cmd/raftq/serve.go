@@ -19,6 +19,7 @@ import (
 	"raftq/httpapi"
 	"raftq/raftnode"
 	"raftq/respapi"
+	"raftq/wal"
 )
 
 // shutdownMax is how long a graceful stop may take; systemd kills after 90 s.
@@ -35,6 +36,11 @@ A flag wins over the environment (--data-dir is RAFTQ_DATA_DIR), the environment
 over the YAML file of --config (data-dir: /var/lib/raftq), the file over the
 default. A key that does not exist stops the start. Durations and sizes need
 units: 250ms, 30s, 7d, 64MiB.
+
+A node whose log is damaged, or lost what was promised to be on the disk, does not
+start: it must not vote or serve. With --recover=rejoin it sets the log aside within
+--data-dir, where it stays, and comes back as a new member, which takes its place
+and becomes a voter by itself. With a log that is whole the flag changes nothing.
 
 With --join and an empty --data-dir the node asks a member of a running cluster to
 take it in, fetches its state, and becomes a voter when it has caught up. Started
@@ -98,14 +104,9 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 
 	cfg.node.Version = version()
 	cfg.node.Logger = log
-	if cfg.join != nil {
-		if err := joinCluster(cfg, log, signals); err != nil {
-			return removed(fmt.Errorf("join %s: %w", strings.Join(cfg.join, ","), err))
-		}
-	}
-	node, err := raftnode.Open(cfg.node)
+	node, err := openNode(cfg, log, signals)
 	if err != nil {
-		return removed(fmt.Errorf("start the node: %w", err))
+		return removed(err)
 	}
 	server, err := newServer(cfg, node, log)
 	if err != nil {
@@ -160,6 +161,32 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// openNode opens the replica, whose data directory it makes first when the node is
+// to join a cluster, or to come back to its own.
+func openNode(cfg serveConfig, log *zap.Logger, signals <-chan os.Signal) (*raftnode.Node, error) {
+	back, err := raftnode.Rejoining(cfg.node.DataDir)
+	switch {
+	case err != nil:
+		return nil, err
+	case back != nil && !cfg.rejoin:
+		return nil, fmt.Errorf("this node is on its way back as a new member, because its log was damaged (it is in %s): go on with --recover=rejoin", back.Aside)
+	case back != nil:
+		return rejoin(cfg, back, log, signals)
+	case cfg.join != nil && cfg.node.InitialCluster == nil:
+		if err := joinCluster(cfg, log, signals); err != nil {
+			return nil, fmt.Errorf("join %s: %w", strings.Join(cfg.join, ","), err)
+		}
+	}
+	node, err := raftnode.Open(cfg.node)
+	if cfg.rejoin && wal.IsLoss(err) {
+		return setAside(cfg, err, log, signals)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the node: %w", err)
+	}
+	return node, nil
 }
 
 // removed gives an error its exit code when the node was removed from its cluster.

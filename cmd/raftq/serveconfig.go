@@ -25,6 +25,8 @@ type serveConfig struct {
 	maxBody      int64
 	join         []string // client addresses of members, to join their cluster
 	replace      bool     // a dead member of the same name
+	standby      bool     // with join: no vote until it is promoted; of a node that comes back as what it was
+	rejoin       bool     // a damaged log is set aside, and the node comes back as a new member
 	fast         bool     // consistency of requests that do not say one
 	logLevel     zapcore.Level
 	logFormat    string // json | text
@@ -51,6 +53,7 @@ func serveFlags(fs *pflag.FlagSet) {
 	text("initial-cluster", "list", "", "first members, the same list on each: n1=http://h1:9080,n2=… (default: this node alone)")
 	text("join", "list", "", "client addresses of members of a running cluster to join: h1:8080,h2:8080 (only looked at while data-dir is empty)")
 	text("replace", kindBool, "false", "with join: take the place of a dead member of this name")
+	text("recover", "rejoin", "", "rejoin: when the log is damaged or lost its end, set it aside and come back as a new member")
 	text("cluster-token", "string", "raftq", "tells clusters apart that could reach each other; the same on each node")
 	text("tick", "duration", "10ms", "unit of the replica's clock")
 	text("heartbeat", "duration", "100ms", "the leader's sign of life")
@@ -108,6 +111,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 		maxBody:      r.size("max-body"),
 		join:         r.addresses("join"),
 		replace:      r.oneOf("replace", "true", "false") == "true",
+		rejoin:       r.oneOf("recover", "", "rejoin") == "rejoin",
 		fast:         r.oneOf("consistency", "strong", "fast") == "fast",
 		logLevel:     r.level("log-level"),
 		logFormat:    r.oneOf("log-format", "text", "json"),
@@ -117,7 +121,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 		return cfg, r.err
 	}
 	switch {
-	case cfg.join != nil && cfg.node.InitialCluster != nil:
+	case cfg.join != nil && cfg.node.InitialCluster != nil && !cfg.rejoin:
 		return cfg, errors.New("join: a node either joins a running cluster or is one of the first (initial-cluster)")
 	case cfg.replace && cfg.join == nil:
 		return cfg, errors.New("replace: needs join")
