@@ -151,6 +151,20 @@ func (p *benchPlan) flags(cmd *cobra.Command) {
 	f.StringVar(&p.title, "title", "raftq bench", "of the report")
 	f.StringVar(&p.json, "json", "", "write all numbers to this file")
 	f.StringVar(&p.html, "html", "", "write a report with charts to this file")
+	kinds(cmd, "list", "endpoints")
+	kinds(cmd, "name", "workload")
+	kinds(cmd, "strong|fast,…", "consistency")
+	kinds(cmd, kindNumbers, "connections")
+	kinds(cmd, kindNumber, "producers", "pipeline", "batch", "queues", "rate", "cap", "jobs", "requests")
+	kinds(cmd, kindSize, "size")
+	kinds(cmd, "text", "title")
+	kinds(cmd, kindFile, "json", "html")
+	names := make([]string, 0, len(bench.Workloads))
+	for _, w := range bench.Workloads {
+		names = append(names, w.Name)
+	}
+	completeWords(cmd, "workload", names...)
+	completeWords(cmd, "consistency", "strong", "fast", "strong,fast")
 	f.SortFlags = false
 }
 
@@ -282,6 +296,8 @@ func benchRenderCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&title, "title", "raftq bench", "of the report")
 	cmd.Flags().StringVar(&html, "html", "", "write a report with charts to this file")
+	kinds(cmd, "text", "title")
+	kinds(cmd, kindFile, "html")
 	return cmd
 }
 

@@ -52,6 +52,8 @@ Nothing is left behind but the files that were asked for.`,
 	f.StringVar(&p.dir, "dir", os.TempDir(), "where the nodes' data goes for that time")
 	f.DurationVar(&p.measured, "duration", 4*time.Second, "measured time of each run")
 	f.DurationVar(&p.limit, "limit", 5*time.Minute, "of everything; what does not fit in is left out")
+	kinds(cmd, kindFile, "docs", "html", "json")
+	kinds(cmd, "dir", "dir")
 	f.SortFlags = false
 	return cmd
 }

@@ -15,7 +15,8 @@ func clusterCmd() *cobra.Command {
 		Use:   "cluster",
 		Short: "Show the nodes of the cluster",
 		Long: `Show the nodes of the cluster, as the node knows them that is asked. BEHIND is how many
-entries of the log a node has not applied yet.`,
+entries of the log a node has not applied yet; of other nodes than the asked one it is
+what they told last, up to a second ago.`,
 		Example: `  raftq cluster
   raftq cluster -o json`,
 		Args: cobra.NoArgs,

@@ -59,6 +59,7 @@ client of a node that was not killed saw an error. Nothing is left behind.`,
 	f.IntVar(&p.nodes, "nodes", 3, "how many nodes")
 	f.IntVar(&p.jobs, "jobs", 1000, "how many jobs")
 	f.DurationVar(&p.duration, "duration", 10*time.Second, "over what time they are sent")
+	kinds(cmd, kindNumber, "nodes", "jobs")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 const (
 	kindDuration    = "duration"
 	kindNumber      = "number"
+	kindNumbers     = "numbers"
 	kindSize        = "size"
 	kindTime        = "time"
 	kindFile        = "file"

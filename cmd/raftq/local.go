@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -190,7 +191,7 @@ Any node takes any request:
 
 or with this program:
 
-  export RAFTQ_ENDPOINTS=%[3]s
+%[8]s  export RAFTQ_ENDPOINTS=%[3]s
   raftq enqueue mail hello
   raftq dequeue mail --wait 5s --ack
   raftq stats
@@ -207,5 +208,14 @@ One more node, from another terminal:
   raftq member list
 
 Kill one and see: kill -9 $(awk '$3=="n1"{print $1}' %[4]s)
-`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp), joinLine(binary, c))
+`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp), joinLine(binary, c), pathLine(binary))
+}
+
+// pathLine is the line that lets a shell find this program by its name, "" when it
+// does already.
+func pathLine(binary string) string {
+	if _, err := exec.LookPath("raftq"); err == nil || filepath.Base(binary) != "raftq" {
+		return ""
+	}
+	return "  export PATH=" + shellWord(filepath.Dir(binary)) + ":$PATH\n"
 }

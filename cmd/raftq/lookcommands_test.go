@@ -201,21 +201,26 @@ func TestChangeCommands(t *testing.T) {
 		},
 		{
 			name: "pause", args: []string{"pause", "q"},
-			exchanges: []exchange{{`PUT /v1/queues/q/pause?timeout=10s {"in":true,"out":true}`, `200 {}`}},
+			exchanges: []exchange{{"GET /v1/queues/q ", `200 {"queue":"q"}`}, {`PUT /v1/queues/q/pause?timeout=10s {"in":true,"out":true}`, `200 {}`}},
 			out:       "q is paused in and out\n",
 		},
 		{
 			name: "pause for a time, in the cluster's time", args: []string{"pause", "q", "--out", "--for", "10m"},
 			exchanges: []exchange{
 				{"GET /v1/queues?limit=1 ", `200 {"queues":[]}`},
+				{"GET /v1/queues/q ", `404 {"code":"queue_not_found","applied":"no","title":"t","detail":"d"}`},
 				{`PUT /v1/queues/q/pause?timeout=10s {"in":false,"out":true,"until":"2030-01-01T00:10:00Z"}`, `200 {}`},
 			},
-			out: "q is paused out for 10m\n",
+			out: "q is paused out for 10m\n", errs: "there was no queue q; it is made",
 		},
 		{name: "pause twice", args: []string{"pause", "q", "--for", "1m", "--until", "2030-01-01T00:00:00Z"}, code: exitUsage, errs: "give one of them"},
 		{
+			name: "resume what is not there", args: []string{"resume", "q"}, code: exitNothing, errs: "queue_not_found",
+			exchanges: []exchange{{"GET /v1/queues/q ", `404 {"code":"queue_not_found","applied":"no","title":"t","detail":"d"}`}},
+		},
+		{
 			name: "resume", args: []string{"resume", "q"},
-			exchanges: []exchange{{`PUT /v1/queues/q/pause?timeout=10s {"in":false,"out":false}`, `200 {}`}},
+			exchanges: []exchange{{"GET /v1/queues/q ", `200 {"queue":"q"}`}, {`PUT /v1/queues/q/pause?timeout=10s {"in":false,"out":false}`, `200 {}`}},
 			out:       "q is open\n",
 		},
 		{

@@ -19,7 +19,7 @@ func pauseCmd() *cobra.Command {
 		Short: "Close a queue: nothing goes in, or nothing comes out",
 		Long: `Close a queue for the whole cluster: --in refuses new jobs and holds back retries, --out
 hands out nothing; both, when neither is said. What was paused before in another way is
-open then. Acks always work. "raftq resume" opens it again, and so does the end of --for
+open then. A queue that is not there is made. Acks always work. "raftq resume" opens it again, and so does the end of --for
 or --until.`,
 		Example: `  raftq pause mail --out --for 10m     # while the mail server is down
   raftq pause mail --in                # let it run empty
@@ -34,6 +34,12 @@ or --until.`,
 			defer s.Close()
 			p := queuePaused{In: in || !out, Out: out || !in}
 			if p.Until, err = s.pauseEnd(length, until); err != nil {
+				return err
+			}
+			switch err := s.isThere(args[0]); {
+			case errors.Is(err, client.ErrQueueNotFound): // it may be a slip of the pen
+				fmt.Fprintf(cmd.ErrOrStderr(), "raftq: there was no queue %s; it is made\n", printable([]byte(args[0])))
+			case err != nil:
 				return err
 			}
 			return s.pause(args[0], p)
@@ -65,11 +71,21 @@ func resumeCmd() *cobra.Command {
 				return err
 			}
 			defer s.Close()
+			if err := s.isThere(args[0]); err != nil {
+				return err
+			}
 			return s.pause(args[0], queuePaused{})
 		},
 	}
 	timeoutFlag(cmd)
 	return cmd
+}
+
+// isThere is client.ErrQueueNotFound for a queue that is not: pausing makes one.
+func (s *session) isThere(queue string) error {
+	var q struct{}
+	_, err := s.fetch(s.read(queuePath(queue, ""), nil), &q)
+	return err
 }
 
 // pauseEnd returns when a pause ends, zero when it does not. It is counted in the

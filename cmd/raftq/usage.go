@@ -59,7 +59,11 @@ func flagComplaint(cmd *cobra.Command, err error) error {
 		}
 		return errors.New(text)
 	case errors.As(err, &value) && value.GetFlag().Value.Type() == kindNumber:
-		return fmt.Errorf("%s: %q is not a whole number", value.GetFlag().Name, value.GetValue())
+		return fmt.Errorf("%s: %q is not a number, or too large", value.GetFlag().Name, value.GetValue())
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == kindNumbers:
+		return fmt.Errorf("%s: %q is not a list of numbers like 1,16,64", value.GetFlag().Name, value.GetValue())
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == kindDuration:
+		return fmt.Errorf("%s: %q is not a duration like 250ms, 30s or 5m", value.GetFlag().Name, value.GetValue())
 	case errors.As(err, &value):
 		return fmt.Errorf("%s: %w", value.GetFlag().Name, value.Unwrap())
 	case errors.As(err, &missing):

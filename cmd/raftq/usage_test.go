@@ -30,7 +30,10 @@ func TestUsageErrors(t *testing.T) {
 		{"queue configure mail --max-failure 3", "there is no flag --max-failure; is --max-failures meant?", "raftq queue configure"},
 		{"enqueue mail --frobnicate", "there is no flag --frobnicate\n", "raftq enqueue"},
 		{"enqueue mail --delay", "delay: its value is missing (duration)", "raftq enqueue"},
-		{"local --nodes two", `nodes: "two" is not a whole number`, "raftq local"},
+		{"local --nodes two", `nodes: "two" is not a number`, "raftq local"},
+		{"demo --jobs many", `jobs: "many" is not a number`, "raftq demo"},
+		{"bench --duration 5", `duration: "5" is not a duration like`, "raftq bench"},
+		{"bench --connections 1,x", `connections: "1,x" is not a list of numbers`, "raftq bench"},
 		{"queue delete mail --force=perhaps", `force: strconv.ParseBool`, "raftq queue delete"},
 	} {
 		code, out, errs := raftqRun(t, "", strings.Fields(c.args)...)
@@ -95,13 +98,38 @@ complete_line() {
 complete_line 'raftq stat'
 complete_line 'raftq stats --sort o'
 complete_line 'raftq dequeue mail --consistency=f'
+complete_line 'raftq bench --workload cy'
+complete_line 'raftq help queue sh'
 complete_line 'raftq queue '`
 	cmd := exec.Command("bash", "--norc", "-c", script)
 	cmd.Env = append(cleanEnviron(), beRaftq, "PATH="+bin+":"+os.Getenv("PATH"), "RAFTQ_ENDPOINTS="+deadNode(t))
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"raftq stat: stats", "raftq stats --sort o: oldest\n", "--consistency=f: fast\n", "raftq queue : configure"} {
+	for _, want := range []string{"raftq stat: stats", "raftq stats --sort o: oldest\n", "--consistency=f: fast\n", "--workload cy: cycle\n", "raftq help queue sh: show", "raftq queue : configure"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Fatalf("%v, completed\n%s, want %q", err, out, want)
 		}
+	}
+}
+
+// local says how to find raftq where the shell does not.
+func TestPathLine(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "with space")
+	binary := filepath.Join(bin, "raftq")
+	t.Setenv("PATH", "/nowhere")
+	if got, want := pathLine(binary), "  export PATH='"+bin+"':$PATH\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := pathLine(filepath.Join(bin, "another")); got != "" {
+		t.Errorf("for a program of another name: %q", got)
+	}
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	if got := pathLine(binary); got != "" {
+		t.Errorf("where the shell finds it: %q", got)
 	}
 }
