@@ -27,12 +27,14 @@ func (c complaints) Enabled(_ context.Context, level slog.Level) bool { return l
 // Handle writes the message, and of what stands beside it what a person can use.
 func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	text := "raftq: " + r.Message
+	node := ""
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case "error":
-			text += ": " + strings.TrimPrefix(a.Value.String(), "raftq: ")
+			text += ": " + strings.TrimPrefix(strings.TrimPrefix(a.Value.String(), "raftq: "), node+": ")
 		case "node":
-			text += " (" + a.Value.String() + ")"
+			node = a.Value.String()
+			text += " (" + node + ")"
 		case "job":
 			text += " (job " + a.Value.String() + ")"
 		}

@@ -369,6 +369,21 @@ func restartByHand(t *testing.T, dir string, out *watchedBuffer) *exec.Cmd {
 	}
 }
 
+// local says what to do about a port that somebody has.
+func TestLocalTakenPort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := portOf(taken.Addr().String())
+	code, _, errs := raftqRun(t, "", "local", "--nodes", "1", "--data-dir", t.TempDir(), "--client-port", port,
+		"--resp-port", fmt.Sprint(portRange(t, 1)), "--peer-port", fmt.Sprint(portRange(t, 1)))
+	if code != exitFailed || !strings.Contains(errs, port+": bind: address already in use; --client-port, ") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}
+
 // startLocalProcess runs raftq local until it has printed how to use it.
 func startLocalProcess(t *testing.T, dir string, nodes int) (*exec.Cmd, *watchedBuffer) {
 	t.Helper()

@@ -59,4 +59,4 @@ var hints = map[string]string{
 }
 
 // hintSilent is for a read without an answer.
-const hintSilent = "a node hangs, or something else listens there: give the addresses for clients (--listen-client of serve, usually port 8080)"
+const hintSilent = "a node hangs or has just lost its leader, or something else listens there: give the addresses for clients (--listen-client of serve, usually port 8080)"

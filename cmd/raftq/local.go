@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,6 +85,9 @@ func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out
 	}()
 	select {
 	case err := <-ready:
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%w; --client-port, --resp-port and --peer-port take others", err)
+		}
 		if err != nil {
 			return err
 		}

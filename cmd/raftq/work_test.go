@@ -258,9 +258,13 @@ func TestWorkRefuses(t *testing.T) {
 // outage is told once for each node.
 func TestWorkWithoutCluster(t *testing.T) {
 	noLeader, _ := fakeNode(t, problemAnswer(503, "no_leader", true, "no"))
-	code, _, errs := raftqRun(t, "", "work", "q", "--until-empty", "--retry-for", "1s", "--endpoints", deadNode(t)+","+noLeader, "--", "cat")
+	down := deadNode(t)
+	code, _, errs := raftqRun(t, "", "work", "q", "--until-empty", "--retry-for", "1s", "--endpoints", down+","+noLeader, "--", "cat")
 	if code != exitUnavailable || !strings.Contains(errs, "no node could give jobs for 1s") || !strings.Contains(errs, "the detail (no_leader") {
 		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	if strings.Count(errs, down) != 1 {
+		t.Errorf("names %s more than once\n%s", down, errs)
 	}
 	if n := strings.Count(errs, "node cannot serve"); n != 2 {
 		t.Errorf("told %d times of 2 nodes\n%s", n, errs)
