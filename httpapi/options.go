@@ -89,6 +89,18 @@ func (s optionSet) String() string {
 	return strings.Join(names, ", ")
 }
 
+// known lists the options as they are written in a query, or in a JSON object: a job's
+// envelope has its body beside them.
+func (s optionSet) known(query bool) string {
+	switch {
+	case !s.has(optHeaders):
+		return s.String()
+	case query:
+		return (s &^ (1 << optHeaders)).String() + ", header.NAME"
+	}
+	return "body, body_base64, json, " + s.String()
+}
+
 // find returns the option of that name, optNone when there is none here.
 func (s optionSet) find(name []byte) option {
 	for o := optNone + 1; o < optionCount; o++ {
@@ -156,7 +168,7 @@ func (o *options) set(name []byte, v value, allowed optionSet) error {
 	}
 	switch {
 	case opt == optNone:
-		if known := allowed.String(); known != "" {
+		if known := allowed.known(v.kind == isText); known != "" {
 			return invalid(string(name), "unknown here; known are %s", known)
 		}
 		return invalid(string(name), "unknown here")

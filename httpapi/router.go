@@ -138,5 +138,5 @@ func routeHint(tree *segment, path []byte) string {
 	if bytes.HasPrefix(path, []byte("/v1/queues/")) {
 		return "a queue has /enqueue, /jobs and /dequeue; a slash inside its name is written %2F"
 	}
-	return "routes are /v1/queues/{q}/enqueue, /jobs, /dequeue, /v1/ack, /v1/nack, /v1/release, /v1/extend, /v1/jobs/{id}, /v1/cluster and more"
+	return "routes are /v1/queues/{q}/enqueue, /jobs, /dequeue, /v1/ack, /v1/nack, /v1/release, /v1/extend, /v1/jobs/{id}, /v1/cluster and more; /openapi.json has all"
 }
