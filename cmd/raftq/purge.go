@@ -28,7 +28,11 @@ are spared. The queue and its configuration stay. On a terminal it asks before.`
 				return err
 			}
 			defer s.Close()
-			if err := confirm(cmd, fmt.Sprintf("Drop all jobs of %s that are %s?", printable([]byte(args[0])), strings.ReplaceAll(states, ",", " or "))); err != nil {
+			question := fmt.Sprintf("Drop all jobs of %s", printable([]byte(args[0])))
+			if states != "all" {
+				question += " that are " + strings.ReplaceAll(states, ",", " or ")
+			}
+			if err := confirm(cmd, question+"?"); err != nil {
 				return err
 			}
 			// Once only: jobs that came meanwhile are not meant.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +137,40 @@ func TestConfirm(t *testing.T) {
 	node, calls := fakeNode(t, answerJSON(200, `{"queue":"q","purged":1}`))
 	if code := run(t.Context(), []string{"purge", "q", "--yes", "--endpoints", node}, tty, tty, tty); code != exitOK || calls.Load() != 1 {
 		t.Errorf("--yes: exit code %d, %d requests", code, calls.Load())
+	}
+}
+
+// A person at a terminal is told what a script knows: that the body is read from the
+// keyboard, and that no job came.
+func TestTerminalIsTold(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	for _, c := range []struct {
+		args         string
+		status, code int
+		typed, told  string
+	}{
+		{"dequeue q", 204, exitNothing, "", "raftq: no job came"},
+		{"enqueue q", 201, exitOK, "hi\n\x04", "raftq: reading from the terminal; Ctrl-D"},
+	} {
+		node, _ := fakeNode(t, func(w http.ResponseWriter, _ *http.Request) {
+			if w.WriteHeader(c.status); c.status == 201 {
+				_, _ = io.WriteString(w, `{"id":"D-1"}`) // a test's server
+			}
+		})
+		args := append(strings.Fields(c.args), "--endpoints", node)
+		tty, keyboard, seen := openKeyboard(t, 24, 80)
+		if _, err := keyboard.WriteString(c.typed); err != nil {
+			t.Fatal(err)
+		}
+		code := run(t.Context(), args, tty, tty, tty)
+		for end := time.Now().Add(10 * time.Second); !strings.Contains(seen.String(), c.told) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if code != c.code || !strings.Contains(seen.String(), c.told) {
+			t.Errorf("%s: exit code %d, told\n%s", c.args, code, seen)
+		}
+		if code, _, errs := raftqRun(t, "hi", args...); code != c.code || errs != "" {
+			t.Errorf("%s in a script: exit code %d, told\n%s", c.args, code, errs)
+		}
 	}
 }
