@@ -209,6 +209,9 @@ func (p *benchPlan) configs(echo string) ([]bench.Config, error) {
 
 // carryOut does the runs and shows them.
 func (p *benchPlan) carryOut(ctx context.Context, out, progress io.Writer) error {
+	if err := placesFor(p.json, p.html); err != nil {
+		return err
+	}
 	echo := ""
 	if p.cfg.Workload == bench.WorkEcho || p.cfg.Workload == bench.WorkCompare {
 		server, err := startEcho(ctx)
@@ -224,6 +227,9 @@ func (p *benchPlan) carryOut(ctx context.Context, out, progress io.Writer) error
 	}
 	rep := &bench.Report{Title: p.title, Time: time.Now(), Command: "raftq " + strings.Join(os.Args[1:], " "), Environment: bench.ThisMachine()}
 	runs, runErr := bench.RunAll(ctx, configs, bench.NewTeller(progress))
+	if runErr != nil && len(runs) == 0 && ctx.Err() == nil {
+		return &exitError{exitUnavailable, runErr} // nothing to show
+	}
 	rep.Groups = []bench.Group{{Runs: runs}}
 	rep.Bars = bench.Ratios(runs)
 	if err := errors.Join(rep.WriteTable(out), writeReport(rep, p.json, p.html)); err != nil {
@@ -243,6 +249,20 @@ func faults(runs []*bench.Result) error {
 	for _, r := range runs {
 		if bad := r.Faulty(); bad != "" {
 			return fmt.Errorf("bench: %s: %s", r.Config.Name, bad)
+		}
+	}
+	return nil
+}
+
+// placesFor sees that files can be written where they are wanted, before there is
+// something to write that took minutes.
+func placesFor(files ...string) error {
+	for _, path := range files {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("%s cannot be written: %w", path, err)}
 		}
 	}
 	return nil

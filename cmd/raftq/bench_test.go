@@ -113,10 +113,20 @@ func TestBenchUsage(t *testing.T) {
 		{[]string{"--duration", "1m", "--warmup", "-1s"}, "warmup"},
 		{[]string{"report", "--duration", "1h"}, "duration"},
 		{[]string{"--unheard-of"}, "unheard-of"},
+		{[]string{"--json", "/does/not/exist.json"}, "/does/not/exist.json cannot be written: "},
+		{[]string{"report", "--html", "/does/not/exist.html"}, "/does/not/exist.html cannot be written: "},
 	} {
 		code, out, errs := raftqRun(t, "", append([]string{"bench"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, errs)
 		}
+	}
+}
+
+// Without a cluster bench says so, and shows no empty tables.
+func TestBenchWithoutCluster(t *testing.T) {
+	code, out, errs := raftqRun(t, "", "bench", "--endpoints", deadNode(t), "--duration", "100ms")
+	if code != exitUnavailable || out != "" || !strings.Contains(errs, "connection refused") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

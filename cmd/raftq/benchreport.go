@@ -59,6 +59,9 @@ Nothing is left behind but the files that were asked for.`,
 }
 
 func (p *reportPlan) carryOut(ctx context.Context, out, progress io.Writer) (err error) {
+	if err := placesFor(p.docs, p.json, p.html); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	self, err := os.Executable()
