@@ -80,7 +80,9 @@ func TestTimers(t *testing.T) {
 			if a.status == 204 {
 				continue
 			}
-			var got struct{ Jobs []struct{ ID, Receipt string } }
+			var got struct {
+				Jobs []struct{ ID, Receipt string }
+			}
 			if err := json.Unmarshal(a.body, &got); err != nil || len(got.Jobs) != 1 {
 				t.Errorf("%v: %s", err, a.body)
 				return
