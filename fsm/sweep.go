@@ -76,7 +76,8 @@ func (m *Machine) redrivable(q *queue, reasons []uint8, upTo uint64, limit int) 
 }
 
 // releaseConsumer bounds itself by the index of hand-outs, not by sequence: what
-// the consumer is given meanwhile is spared.
+// the consumer is given meanwhile is spared. Jobs that are looked at in vain, because
+// they are spared or their queue is deleted, are bounded too: others may follow them.
 func (m *Machine) releaseConsumer(op *ReleaseConsumer) Code {
 	upTo := op.UpTo
 	if upTo == 0 {
@@ -85,7 +86,10 @@ func (m *Machine) releaseConsumer(op *ReleaseConsumer) Code {
 	var held []jobItem
 	more, looked := false, 0
 	m.consumers.Ascend(aside{consumer: op.Consumer}, func(a aside) bool {
-		if a.consumer != op.Consumer || a.ord > seqMax || looked > 2*m.sweepMax {
+		if a.consumer != op.Consumer || a.ord > seqMax {
+			return false
+		}
+		if more = looked == 2*m.sweepMax; more {
 			return false
 		}
 		looked++

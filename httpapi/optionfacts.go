@@ -69,7 +69,7 @@ var optionFacts = [optionCount]optionFact{
 	optDedupID:    {name: "dedup_id", form: wantText, low: 1, high: fsm.KeyMax, example: "welcome-17", doc: "A second job with it, within dedup_ttl, is the first one: its id, duplicate true."},
 	optDedupTTL:   {name: "dedup_ttl", form: wantDuration, low: fsm.DedupTTLMinMs, high: fsm.DedupTTLMaxMs, example: "10m", doc: "How long a dedup_id is remembered; 5 min unless set."},
 	optUniqueKey:  {name: "unique_key", form: wantText, low: 1, high: fsm.KeyMax, example: "report-17", doc: "Refused while a job of the queue with it is not done."},
-	optMaxLen:     {name: "max_len", form: wantWhole, high: math.MaxInt64, example: "1000", doc: "Jobs: refused when the queue holds so many. A queue's configuration: its own limit, 0 = none. A list: queues with at most so many ready jobs."},
+	optMaxLen:     {name: "max_len", form: wantWhole, high: math.MaxInt64, example: "1000", doc: "Jobs: refused when so many of the queue are ready. A queue's configuration: its own limit, 0 = none. A list: queues with at most so many ready jobs."},
 	optReplicate:  {name: "replicate", form: wantWhole, low: 1, high: replicateMax, example: "1", doc: "Answered when so many nodes have it on disk; if not in time, withdrawn. In a batch the highest counts for all."},
 	optAttemptID:  {name: "attempt_id", form: wantText, low: 1, high: fsm.KeyMax, example: "8f2c", doc: "The same again, while a lease of it lives, is answered with the same jobs."},
 	optMinLen:     {name: "min_len", form: wantWhole, high: math.MaxInt64, example: "1", doc: "Queues with at least so many ready jobs."},
