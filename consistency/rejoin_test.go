@@ -102,8 +102,19 @@ func TestRejoin(t *testing.T) {
 		}
 		args := c.victim.Args
 		c.victim.Args = append(slices.Clone(args), "--recover=rejoin")
+		aside := filepath.Join(c.victim.DataDir, "damaged-1")
 		if err := c.victim.Start(); err != nil {
 			t.Fatal(err)
+		}
+		if c.victim.Joins { // this one dies on its way as well
+			eventually(t, 20*time.Second, "the log is aside", func() bool {
+				_, err := os.Stat(filepath.Join(aside, "log"))
+				return err == nil
+			})
+			c.victim.Kill9()
+			if err := c.victim.Start(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := c.victim.WaitReady(cc.ctx); err != nil {
 			t.Fatal(err)
@@ -111,7 +122,6 @@ func TestRejoin(t *testing.T) {
 		cc.live = live
 		cc.voters()
 		cc.settled(c.what + ", and it is back")
-		aside := filepath.Join(c.victim.DataDir, "damaged-1")
 		if kept, err := os.ReadFile(filepath.Join(aside, "log", "wal", filepath.Base(segment))); err != nil || !bytes.Equal(kept, damaged) {
 			t.Errorf("%s: the damaged log is not in %s as it was: %v", c.what, aside, err)
 		}

@@ -384,10 +384,48 @@ func TestLocalTakenPort(t *testing.T) {
 	}
 }
 
+// local goes on without a node that was removed, and starts without it.
+func TestLocalAfterRemoval(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes")
+	}
+	dir := t.TempDir()
+	client, resp, peer := portRange(t, 3), portRange(t, 3), portRange(t, 3)
+	stop := func(cmd *exec.Cmd, out *watchedBuffer, says string) {
+		t.Helper()
+		for ctx := within(t, startMax); !strings.Contains(out.String(), says); time.Sleep(10 * time.Millisecond) {
+			if ctx.Err() != nil {
+				t.Fatalf("local does not say %q\n%s", says, out)
+			}
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil || strings.Contains(out.String(), "To start it again") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	cmd, out := startLocalOn(t, dir, 3, client, resp, peer)
+	if code, _, errs := raftqRun(t, "", "member", "remove", "n2", "--endpoints", fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", client, client+2)); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errs)
+	}
+	stop(cmd, out, "n2 was removed from the cluster; 2 of 3 nodes run")
+	cmd, out = startLocalOn(t, dir, 3, client, resp, peer)
+	if !strings.HasPrefix(out.String(), "2 nodes run;") {
+		t.Errorf("%s", out)
+	}
+	stop(cmd, out, "n2 was removed from the cluster; 2 of 3 nodes run")
+}
+
 // startLocalProcess runs raftq local until it has printed how to use it.
 func startLocalProcess(t *testing.T, dir string, nodes int) (*exec.Cmd, *watchedBuffer) {
 	t.Helper()
-	client, resp, peer := portRange(t, nodes), portRange(t, nodes), portRange(t, nodes)
+	return startLocalOn(t, dir, nodes, portRange(t, nodes), portRange(t, nodes), portRange(t, nodes))
+}
+
+// startLocalOn is startLocalProcess on given ports.
+func startLocalOn(t *testing.T, dir string, nodes, client, resp, peer int) (*exec.Cmd, *watchedBuffer) {
+	t.Helper()
 	cmd := exec.Command(self(t), "local", "--nodes", fmt.Sprint(nodes), "--data-dir", dir,
 		"--client-port", fmt.Sprint(client), "--resp-port", fmt.Sprint(resp), "--peer-port", fmt.Sprint(peer))
 	cmd.Env = append(os.Environ(), beRaftq)

@@ -81,7 +81,7 @@ func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, startMax)
 		defer cancel()
-		ready <- c.Start(ctx)
+		ready <- startLocal(ctx, c)
 	}()
 	select {
 	case err := <-ready:
@@ -112,10 +112,43 @@ func local(ctx context.Context, o cluster.Options, signals <-chan os.Signal, out
 			return stopLocal(ctx, c, signals)
 		case n := <-ended:
 			running--
+			if wasRemoved(n.Wait(ctx)) {
+				fmt.Fprintf(out, "%s was removed from the cluster; %d of %d nodes run. It does not start again; its data may go: %s\n\n", n.Name, running, len(c.Nodes), n.DataDir)
+				continue
+			}
 			fmt.Fprintf(out, "%s ended; %d of %d nodes run. See %s\nTo start it again:\n\n  %s\n\n", n.Name, running, len(c.Nodes), n.LogFile, serveLine(o.Binary, c, n))
 		}
 	}
 	return fmt.Errorf("all nodes ended")
+}
+
+// startLocal starts all nodes and waits until they are ready, but for those that were
+// removed in an earlier run.
+func startLocal(ctx context.Context, c *cluster.Cluster) error {
+	for _, n := range c.Nodes {
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	removed := 0
+	for _, n := range c.Nodes {
+		err := n.WaitReady(ctx)
+		if wasRemoved(err) {
+			if removed++; removed < len(c.Nodes) {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wasRemoved tells whether a node ended because its cluster removed it.
+func wasRemoved(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == exitRemoved
 }
 
 // serveLine is the command that starts a node again by hand.
@@ -129,8 +162,8 @@ func serveLine(binary string, c *cluster.Cluster, n *cluster.Node) string {
 	return shellWords(words)
 }
 
-// joinLine is the command that adds one more node: its ports count up.
-func joinLine(binary string, c *cluster.Cluster) string {
+// joinLine is the command that adds one more node, by a member: its ports count up.
+func joinLine(binary string, c *cluster.Cluster, member *cluster.Node) string {
 	last := c.Nodes[len(c.Nodes)-1]
 	next := func(addr string) string {
 		port, err := strconv.Atoi(portOf(addr))
@@ -141,7 +174,7 @@ func joinLine(binary string, c *cluster.Cluster) string {
 	}
 	name := fmt.Sprintf("n%d", len(c.Nodes)+1)
 	return shellWords([]string{binary, "serve", "--name", name, "--data-dir", filepath.Join(c.Dir(), name), "--listen-client", next(last.Client),
-		"--listen-resp", next(last.Resp), "--listen-peer", next(last.Peer), "--join", c.Nodes[0].Client})
+		"--listen-resp", next(last.Resp), "--listen-peer", next(last.Peer), "--join", member.Client})
 }
 
 func shellWords(words []string) string {
@@ -178,13 +211,21 @@ func stopLocal(ctx context.Context, c *cluster.Cluster, signals <-chan os.Signal
 
 // usage says what runs and how to use it.
 func usage(out io.Writer, binary string, c *cluster.Cluster) {
-	fmt.Fprintf(out, "%d nodes run; Ctrl-C stops them.\n\n", len(c.Nodes))
+	var run []*cluster.Node // those that were not removed
 	rows := make([][]string, 0, len(c.Nodes))
 	for _, n := range c.Nodes {
+		if !n.Running() {
+			continue
+		}
+		run = append(run, n)
 		rows = append(rows, []string{n.Name, "http://" + n.Client, n.Resp, fmt.Sprint(n.Pid()), n.LogFile})
 	}
+	fmt.Fprintf(out, "%d nodes run; Ctrl-C stops them.\n\n", len(rows))
+	if len(run) == 0 {
+		return // they ended meanwhile, which is told next
+	}
 	_ = table(out, []string{"NODE", "CLIENTS", "RESP", "PID", "LOG"}, rows) // to a terminal
-	first, last := c.Nodes[0].Client, c.Nodes[len(c.Nodes)-1].Client
+	first, last := run[0], run[len(run)-1]
 	fmt.Fprintf(out, `
 Any node takes any request:
 
@@ -211,8 +252,8 @@ One more node, from another terminal:
   %[7]s
   raftq member list
 
-Kill one and see: kill -9 $(awk '$3=="n1"{print $1}' %[4]s)
-`, first, last, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(c.Nodes[0].Resp), portOf(c.Nodes[len(c.Nodes)-1].Resp), joinLine(binary, c), pathLine(binary))
+Kill one and see: kill -9 $(awk '$3=="%[9]s"{print $1}' %[4]s)
+`, first.Client, last.Client, c.Endpoints(), filepath.Join(c.Dir(), "pids"), portOf(first.Resp), portOf(last.Resp), joinLine(binary, c, first), pathLine(binary), first.Name)
 }
 
 // pathLine is the line that lets a shell find this program by its name, "" when it

@@ -32,7 +32,6 @@ func setAside(cfg serveConfig, why error, log *zap.Logger, signals <-chan os.Sig
 	if err := back.SetAside(cfg.node.DataDir); err != nil {
 		return nil, fmt.Errorf("recover: set the log aside: %w", err)
 	}
-	log.Warn("the damaged log is set aside; nobody needs it once this node is a voter again", zap.String("at", back.Aside))
 	return rejoin(cfg, back, log, signals)
 }
 
@@ -40,6 +39,7 @@ func setAside(cfg serveConfig, why error, log *zap.Logger, signals <-chan os.Sig
 // place as a new member. The leader removes the old one first, if those who are left
 // can decide without it. So no more voters are needed than before, at any time.
 func rejoin(cfg serveConfig, back *raftnode.Rejoin, log *zap.Logger, signals <-chan os.Signal) (*raftnode.Node, error) {
+	log.Warn("the damaged log is set aside; nobody needs it once this node is a voter again", zap.String("at", back.Aside))
 	if err := awaitOthers(&cfg, back, log, signals); err != nil {
 		return nil, fmt.Errorf("recover: %w; the damaged log is in %s", err, back.Aside)
 	}
