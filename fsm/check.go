@@ -79,7 +79,7 @@ func (c *checker) checkQueues() {
 		c.checkSettings(q)
 		if v := q.set().config.Consistency; v != 0 {
 			defaults++
-			listed, _ := m.consistencies.of.Get(q.name)
+			listed, _ := m.consistencies.queues.Get(q.name)
 			c.want(listed == v, "queue %q has consistency %d, listed is %d", q.name, v, listed)
 		}
 		if q.timerMs != 0 {
@@ -99,7 +99,7 @@ func (c *checker) checkQueues() {
 		return true
 	})
 	c.want(named == m.names.Len(), "%d names of %d queues", m.names.Len(), named)
-	c.want(defaults == m.consistencies.of.Len(), "%d queues are listed with a consistency, %d have one", m.consistencies.of.Len(), defaults)
+	c.want(defaults == m.consistencies.queues.Len(), "%d queues are listed with a consistency, %d have one", m.consistencies.queues.Len(), defaults)
 	c.want(doomed == m.doomed.Len(), "%d doomed of %d queues", m.doomed.Len(), doomed)
 }
 

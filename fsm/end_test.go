@@ -88,3 +88,41 @@ func TestQueueConsistencies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTopicConsistencies is the same for topics.
+func TestTopicConsistencies(t *testing.T) {
+	r := newRig(t)
+	set := func(topic string, v uint8) {
+		r.apply(t, &ConfigureTopic{Topic: topic, Config: TopicConfig{Consistency: v}, Fields: FieldTopicConsistency})
+	}
+	want := func(want map[string]uint8) {
+		t.Helper()
+		if got := r.m.TopicConsistencies(); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	set("a", ConsistencyFast)
+	set("b", ConsistencyStrong)
+	want(map[string]uint8{"a": 2, "b": 1})
+	at := r.m.ConsistencyChanged()
+	r.apply(t, &Append{Topic: "a", Messages: []NewMessage{{Body: []byte("x")}}})
+	if r.m.ConsistencyChanged() != at {
+		t.Error("a message changed it")
+	}
+	set("a", 0)
+	r.apply(t, &DeleteTopic{Topic: "b"})
+	want(map[string]uint8{})
+	if len(r.m.QueueConsistencies()) != 0 || r.m.ConsistencyChanged() == at {
+		t.Error("a change went unnoticed, or to the queues")
+	}
+	set("c", ConsistencyFast)
+	var b bytes.Buffer
+	if err := r.m.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.m, err = Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	want(map[string]uint8{"c": 2})
+}

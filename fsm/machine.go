@@ -85,7 +85,7 @@ type Applied struct {
 	Handouts []Handout   // jobs for parked requests of Self (from any entry)
 	Fired    int         // timers
 	Ended    []Key       // of Self.Watched: jobs that are acked, deleted, expired or dead since
-	Grown    []string    // of Self.Topics: topics that got messages
+	Grown    []string    // of Self.Topics: topics that got messages, or are gone
 	Members  []Member    // the member table, when the entry has changed it; read-only
 	Gone     uint64      // a removed member that nobody needs any more
 }

@@ -41,6 +41,7 @@ const (
 	CodeQuorumAtRisk // a member change that could cost the quorum
 	CodeTopicNotFound
 	CodeOffsetTrimmed // a read before the oldest message that is kept
+	CodeCursorNotFound
 	codeCount
 )
 
@@ -50,7 +51,7 @@ var codeNames = [codeCount]string{
 	"epoch_taken", "body_too_large", "no_leader", "overloaded", "leaving", "loading", "memory_limit", "disk_limit",
 	"commit_timeout", "not_fresh", "aborted", "not_unique", "idempotency_mismatch", "etag_mismatch", "not_enough_replicas",
 	"feature_level", "member_exists", "member_not_found", "quorum_at_risk",
-	"topic_not_found", "offset_trimmed",
+	"topic_not_found", "offset_trimmed", "cursor_not_found",
 }
 
 // String returns the code's stable name.

@@ -126,10 +126,15 @@ func (m *Machine) appendMessages(op *Append) Code {
 		m.addMessage(t, &op.Messages[i])
 	}
 	m.retain(t)
-	if r.self.Topics[t.name] > 0 {
+	m.tellReaders(t)
+	return CodeOK
+}
+
+// tellReaders lets the replica know whose readers have something to see.
+func (m *Machine) tellReaders(t *topic) {
+	if r := &m.run; r.self.Topics[t.name] > 0 {
 		r.applied.Grown = append(r.applied.Grown, t.name)
 	}
-	return CodeOK
 }
 
 func (m *Machine) addMessage(t *topic, n *NewMessage) {
@@ -347,6 +352,7 @@ func (m *Machine) configureTopic(op *ConfigureTopic) Code {
 	}
 	c.take(&op.Config, op.Fields)
 	t.config, t.version = &c, m.index
+	m.noteTopicConsistency(t.name, c.Consistency)
 	if r := m.run.result; r != nil {
 		r.Version = t.version
 	}
@@ -370,6 +376,8 @@ func (m *Machine) deleteTopic(op *DeleteTopic) Code {
 		return true
 	})
 	m.bytes -= t.cost()
+	m.noteTopicConsistency(t.name, 0)
+	m.tellReaders(t)
 	m.topicNames.Delete(t.name)
 	m.topics.Delete(t.number)
 	return CodeOK

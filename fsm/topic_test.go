@@ -228,6 +228,9 @@ func (w *topicWorld) apply(t *rapid.T, ms int64, op Op) {
 	if op, ok := op.(*Append); ok && op.Topic == "t0" {
 		grown = 1
 	}
+	if op, ok := op.(*DeleteTopic); ok && op.Topic == "t0" && want.Code == CodeOK {
+		grown = 1
+	}
 	if len(a.Grown) != grown {
 		t.Fatalf("grown: %v, want %d", a.Grown, grown)
 	}

@@ -74,6 +74,7 @@ func (d *decoder) topic(f *fields) error {
 	if flags&1 != 0 {
 		c := f.topicConfig()
 		t.config = &c
+		d.m.noteTopicConsistency(t.name, c.Consistency)
 	}
 	t.version, t.first, t.next, t.timerMs = f.uvarint(), f.uvarint(), f.uvarint(), f.ms()
 	last, _, some := m.topics.Max()
@@ -162,7 +163,7 @@ func (d *decoder) finishTopics() (err error) {
 
 func (c *checker) checkTopics() {
 	m := c.m
-	bytes := int64(0)
+	bytes, defaults := int64(0), 0
 	m.topics.Scan(func(number uint32, t *topic) bool {
 		n, ok := m.topicNames.Get(t.name)
 		c.want(ok && n == number && t.number == number, "topic %q is not named so", t.name)
@@ -181,6 +182,11 @@ func (c *checker) checkTopics() {
 			return true
 		})
 		c.want(at == t.next && sum == t.bytes, "topic %q: messages to %d of %d, %d bytes of %d", t.name, at, t.next, sum, t.bytes)
+		if v := t.settings().Consistency; v != 0 {
+			defaults++
+			listed, _ := m.consistencies.topics.Get(t.name)
+			c.want(listed == v, "topic %q has consistency %d, listed is %d", t.name, v, listed)
+		}
 		if t.timerMs != 0 {
 			c.wantTimer(t.timer())
 		}
@@ -194,6 +200,7 @@ func (c *checker) checkTopics() {
 		c.bytes += sum + t.cost()
 		return true
 	})
+	c.want(defaults == m.consistencies.topics.Len(), "%d topics are listed with a consistency, %d have one", m.consistencies.topics.Len(), defaults)
 	c.want(bytes == m.topicBytes && m.topics.Len() == m.topicNames.Len(), "topics: %d bytes, counted %d", m.topicBytes, bytes)
 }
 

@@ -63,6 +63,7 @@ var replies = map[fsm.Code]*refusal{
 	fsm.CodeMemberNotFound:      {"ERR", "there is no such node"},
 	fsm.CodeTopicNotFound:       {"ERR", "there is no such topic"},
 	fsm.CodeOffsetTrimmed:       {"ERR", "the topic no longer has that offset"},
+	fsm.CodeCursorNotFound:      {"ERR", "the topic has no such cursor"},
 	fsm.CodeQuorumAtRisk:        {"ERR", "the cluster could lose its majority by that"},
 }
 
