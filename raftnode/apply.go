@@ -31,6 +31,7 @@ func (c *core) applyEntries(ents []*pb.Entry) {
 			c.onHead(&a)
 		}
 		c.confirmed = a.Position
+		c.growths.committed(&a)
 		was, _ := c.member(c.changes.id)
 		if e.GetType() != pb.EntryNormal {
 			c.applyConfChange(e, &a)
@@ -63,7 +64,7 @@ func (c *core) apply(e *pb.Entry) (fsm.Applied, bool) {
 		c.halt(err)
 		return fsm.Applied{}, false
 	}
-	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch, Watched: c.watches.count})
+	a, err := c.machine.Apply(e.GetIndex(), e.GetTerm(), data, fsm.Self{Origin: c.cfg.id, Epoch: c.origin.epoch, Watched: c.watches.count, Topics: c.growths.count})
 	if err != nil {
 		c.halt(fmt.Errorf("apply entry %d: %w", e.GetIndex(), err))
 		return a, false
@@ -255,5 +256,6 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	c.checkForeignEpoch()
 	c.reconcile()
 	c.watches.all()
+	c.growths.all()
 	c.noticeAway()
 }

@@ -83,6 +83,7 @@ type core struct {
 	clock    logClock
 	reads    reads
 	watches  watches
+	growths  growths
 	copies   copies
 	pressure pressure
 	snaps    snaps
@@ -140,6 +141,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	c.origin = newOrigin(cfg.epoch)
 	c.parked = newParked()
 	c.watches = newWatches()
+	c.growths = newGrowths()
 	// An answer to a ReadIndex of an earlier process may still be on its way.
 	c.reads.round = cfg.epoch >> 32 << 48
 	c.snaps.lastBytes, c.snaps.lastIndex = cfg.snapLast, c.confirmed.Index
@@ -235,6 +237,10 @@ func (c *core) handle(e any) {
 		c.watches.add(e.watch)
 	case unwatched:
 		c.watches.remove(e.watch)
+	case growthAsked:
+		c.growths.add(e.growth, c.machine.Position().Index, c.confirmed.Index)
+	case growthLeft:
+		c.growths.remove(e.growth)
 	case copiesAsked:
 		c.copies.add(c, e.wait)
 	case copiesLeft:

@@ -70,6 +70,9 @@ func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
 			}
 		}
 		return fsm.FlagVoid, len(res.Jobs) > 0
+	case *fsm.Append:
+		// Nothing refuses messages, but their offsets are known at the commit alone.
+		return 0, true
 	case *fsm.Ack, *fsm.Nack, *fsm.Release, *fsm.Reject, *fsm.Extend, *fsm.Settle:
 		return 0, true
 	}

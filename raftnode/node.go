@@ -60,7 +60,8 @@ type Node struct {
 	pool     sync.Pool // of *request
 
 	diskPercent atomic.Uint64 // used, of the data directory's filesystem
-	defaults    queueDefaults
+	defaults    defaults
+	growths     atomic.Int64 // readers that wait for messages
 }
 
 // view is what other goroutines may know of the core, published after a step

@@ -379,6 +379,7 @@ func (c *core) leave() {
 	c.leaveParked()
 	c.leaveReads()
 	c.watches.all()
+	c.growths.all()
 }
 
 // onOwnBatch answers the requests of a batch that this node's machine applied.
