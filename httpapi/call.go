@@ -100,18 +100,20 @@ func (c *call) pathParams() (err error) {
 	return nil
 }
 
-// fastByDefault is what holds for a request that does not say: the queue's
-// default, else the node's.
+// fastByDefault is what holds for a request that does not say: the queue's or
+// topic's default, else the node's.
 func (c *call) fastByDefault() bool {
-	if c.route.onQueue {
-		switch c.s.replica.QueueConsistency(c.params[0]) {
-		case fsm.ConsistencyStrong:
-			return false
-		case fsm.ConsistencyFast:
-			return true
-		}
+	said := uint8(0)
+	switch {
+	case c.route.onQueue:
+		said = c.s.replica.QueueConsistency(c.params[0])
+	case c.route.onTopic:
+		said = c.s.replica.TopicConsistency(c.params[0])
 	}
-	return c.s.opts.Fast
+	if said == 0 {
+		return c.s.opts.Fast
+	}
+	return said == fsm.ConsistencyFast
 }
 
 // queue returns the path's queue.
@@ -187,13 +189,16 @@ func (c *call) timeout() time.Duration {
 // read runs f on the machine: linearizable, or this node's own state when the
 // request asked for fast.
 func (c *call) read(f func(m *fsm.Machine)) error {
-	how := fsm.ReadHow{Strong: !c.opts.fast, Age: c.opts.fast, MinIndex: c.opts.minIndex, MaxStaleMs: c.opts.maxStaleMs, TimeoutMs: c.timeout().Milliseconds()}
-	seen, err := c.s.replica.Read(how, f)
+	seen, err := c.s.replica.Read(c.readHow(), f)
 	c.pos, c.nowMs = seen.Position, max(seen.NowMs, seen.TimeMs)
 	if err == nil && c.opts.fast {
 		c.stale = seen.StaleMs
 	}
 	return err
+}
+
+func (c *call) readHow() fsm.ReadHow {
+	return fsm.ReadHow{Strong: !c.opts.fast, Age: c.opts.fast, MinIndex: c.opts.minIndex, MaxStaleMs: c.opts.maxStaleMs, TimeoutMs: c.timeout().Milliseconds()}
 }
 
 var (
@@ -211,6 +216,7 @@ var (
 	fieldConsistency = []byte("Raftq-Consistency")
 	fieldReplay      = []byte("Idempotent-Replay")
 	fieldNextCursor  = []byte("Raftq-Next-Cursor")
+	fieldNextOffset  = []byte("Raftq-Next-Offset")
 	fieldETag        = []byte("Etag")
 	fieldIfMatch     = []byte("If-Match")
 	fieldIfNoneMatch = []byte("If-None-Match")

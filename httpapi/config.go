@@ -42,7 +42,7 @@ func (c *call) configure(whole bool) error {
 	if err := op.Config.Validate(); err != nil {
 		return err
 	}
-	if err := c.readMatch(op); err != nil {
+	if op.IfMatch, op.Create, err = c.readMatch(); err != nil {
 		return err
 	}
 	res, err := c.submit(op, c.timeout(), nil)
@@ -61,28 +61,34 @@ func (c *call) configure(whole bool) error {
 	return c.answer(200, typeJSON)
 }
 
-// readConfig reads the request's body into op's configuration and tells which
-// fields it names. null is a field's default.
-func (c *call) readConfig(op *fsm.Configure) (named fsm.ConfigFields, err error) {
+// configObject reads the request's body, an object of a configuration. null is a
+// field's default.
+func (c *call) configObject(allowed optionSet) (o options, err error) {
 	r := jsonReader{b: c.ctx.Request.Body()}
-	var o options
 	err = r.members(func(name []byte) error {
 		v, err := r.value()
 		if err != nil {
 			return err
 		}
-		if opt := configOptions.find(name); v.kind == isNull && opt != optNone {
+		if opt := allowed.find(name); v.kind == isNull && opt != optNone {
 			if o.given.has(opt) {
 				return invalid(opt.String(), "given twice")
 			}
 			o.given |= setOf(opt)
 			return nil
 		}
-		return o.set(name, v, configOptions)
+		return o.set(name, v, allowed)
 	})
 	if err == nil {
 		err = r.end()
 	}
+	return o, err
+}
+
+// readConfig reads the request's body into op's configuration and tells which
+// fields it names.
+func (c *call) readConfig(op *fsm.Configure) (named fsm.ConfigFields, err error) {
+	o, err := c.configObject(configOptions)
 	if err != nil {
 		return 0, err
 	}
@@ -98,34 +104,33 @@ func (c *call) readConfig(op *fsm.Configure) (named fsm.ConfigFields, err error)
 	return named, nil
 }
 
-// readMatch reads If-Match and If-None-Match. A queue that was never configured has
-// the ETag "0".
-func (c *call) readMatch(op *fsm.Configure) error {
+// readMatch reads If-Match and If-None-Match. What was never configured, or never
+// made, has the ETag "0".
+func (c *call) readMatch() (match uint64, create bool, err error) {
 	h := &c.ctx.Request.Header
 	if v := h.PeekCanonical(fieldIfNoneMatch); len(v) > 0 {
 		if string(v) != "*" {
-			return invalid("If-None-Match", "only * is known here: the queue must not be configured yet")
+			return 0, false, invalid("If-None-Match", "only * is known here: there must be none yet")
 		}
-		op.Create = true
+		create = true
 	}
 	v := h.PeekCanonical(fieldIfMatch)
 	if len(v) == 0 {
-		return nil
+		return 0, create, nil
 	}
-	n, ok := uint64(0), false
+	ok := false
 	if len(v) > 2 && v[0] == '"' && v[len(v)-1] == '"' {
-		n, ok = parseUint(v[1 : len(v)-1])
+		match, ok = parseUint(v[1 : len(v)-1])
 	}
 	switch {
 	case !ok:
-		return invalid("If-Match", "want the ETag of one earlier answer, such as \"812\"")
-	case n == 0:
-		op.Create = true
-	case op.Create:
-		return invalid("If-Match", "contradicts If-None-Match")
+		return 0, false, invalid("If-Match", "want the ETag of one earlier answer, such as \"812\"")
+	case match == 0:
+		return 0, true, nil
+	case create:
+		return 0, false, invalid("If-Match", "contradicts If-None-Match")
 	}
-	op.IfMatch = n
-	return nil
+	return match, false, nil
 }
 
 func (c *call) setETag(version uint64) {

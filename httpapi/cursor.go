@@ -8,12 +8,13 @@ import (
 )
 
 // A cursor is opaque to clients: base64 of what list it is of and of the place in
-// it. A place is the order of the last job shown, or the name of the last queue: it
+// it. A place is the order of the last job shown, or the name of the last queue or topic: it
 // stays where it is, whatever comes and goes around it.
 
 const (
 	listOfQueues byte = 'q'
 	listOfJobs   byte = 'j' // states, order, place
+	listOfTopics byte = 't'
 	listHeld     byte = 'c' // of a consumer: place
 )
 

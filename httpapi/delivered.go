@@ -106,18 +106,7 @@ func appendFacts(b []byte, d *fsm.Delivered) []byte {
 func appendCommon(b []byte, d *fsm.Delivered) []byte {
 	b = append(b, `,"queue":`...)
 	b = appendString(b, d.Queue)
-	if len(d.Headers) > 0 {
-		b = append(b, `,"headers":{`...)
-		for i, h := range d.Headers {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendString(b, h.Name)
-			b = append(b, ':')
-			b = appendString(b, h.Value)
-		}
-		b = append(b, '}')
-	}
+	b = appendHeaders(b, d.Headers)
 	b = appendMember(b, "priority", uint64(d.Priority))
 	b = appendText(b, "group", d.Group)
 	b = appendMember(b, "deliveries", uint64(d.Deliveries))
@@ -137,6 +126,23 @@ func appendCommon(b []byte, d *fsm.Delivered) []byte {
 		b = appendString(b, d.LastError)
 	}
 	return b
+}
+
+// appendHeaders appends the member of user headers, if there are any.
+func appendHeaders(b []byte, headers []fsm.Header) []byte {
+	if len(headers) == 0 {
+		return b
+	}
+	b = append(b, `,"headers":{`...)
+	for i, h := range headers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, h.Name)
+		b = append(b, ':')
+		b = appendString(b, h.Value)
+	}
+	return append(b, '}')
 }
 
 var (

@@ -17,6 +17,10 @@
 // back to the replica. Every answer is flushed on its own, so a Write never
 // carries bytes of two answers.
 //
+// Readers of topics wait on the replica's word that one has grown (messages.go). An
+// answer that goes on (tail.go) is read by its connection's goroutine, a page at a
+// time, after the call it came from is over: it holds nothing of it.
+//
 // The package never changes state on GET, never answers 503 for something
-// that may have been applied, and never logs a job's body.
+// that may have been applied, and never logs a body.
 package httpapi

@@ -33,7 +33,7 @@ func (c *call) enqueue() error {
 
 func (s *Server) checkBody(n int) error {
 	if n > s.opts.MaxBody {
-		return refuse(fsm.CodeBodyTooLarge, "a job's body has at most %d bytes (max-body), this one %d", s.opts.MaxBody, n)
+		return refuse(fsm.CodeBodyTooLarge, "a body has at most %d bytes (max-body), this one %d", s.opts.MaxBody, n)
 	}
 	return nil
 }
@@ -153,16 +153,8 @@ func (c *call) enqueueJobs() error {
 		return err
 	}
 	// One copy of the whole request; the jobs' bodies are slices of it.
-	list := jobList{s: c.s, queue: queue, body: append([]byte(nil), c.ctx.Request.Body()...)}
-	single := false
-	switch mediaType(c.ctx.Request.Header.ContentType()) {
-	case string(typeFrames):
-		err = list.readFrames()
-	case string(typeNDJSON):
-		err = list.readLines()
-	default:
-		single, err = list.readJSON()
-	}
+	list := c.newList(jobOptions, "jobs", queue)
+	single, err := list.read(c.ctx.Request.Header.ContentType())
 	if err != nil {
 		return err
 	}

@@ -208,6 +208,14 @@ func (f *fake) Await(fsm.Key, time.Duration, <-chan struct{}) (fsm.JobEnd, fsm.S
 }
 
 func (f *fake) QueueConsistency(queue []byte) uint8 { return f.defaults[string(queue)] }
+func (f *fake) TopicConsistency(topic []byte) uint8 { return f.defaults["topic "+string(topic)] }
+
+func (f *fake) Growth(string) (<-chan uint64, func(), error) {
+	if f.refuse != nil {
+		return nil, nil, f.refuse()
+	}
+	return nil, func() {}, nil
+}
 
 func (f *fake) GiveBack(items []fsm.Item) {
 	f.mu.Lock()

@@ -7,9 +7,9 @@ import (
 	"raftq/fsm"
 )
 
-// A frame is one job among several whose bodies are any bytes: the length of
+// A frame is one job or message among several whose bodies are any bytes: the length of
 // a JSON object (4 bytes, big-endian), the object, the length of the body, the
-// body. The object has the job's options or facts and may be empty (length 0).
+// body. The object has its options or facts and may be empty (length 0).
 
 // readFrames reads jobs from frames.
 func (l *jobList) readFrames() error {
@@ -21,15 +21,15 @@ func (l *jobList) readFrames() error {
 			body, rest, ok = cutFrame(rest)
 		}
 		if !ok {
-			return refuse(fsm.CodeInvalidRequest, "the frame is cut short").at("jobs", n)
+			return refuse(fsm.CodeInvalidRequest, "the frame is cut short").at(l.what, n)
 		}
 		o := options{}
-		if err := o.frameHead(head); err != nil {
-			return asProblem(err).at("jobs", n)
+		if err := o.frameHead(head, l.allowed); err != nil {
+			return asProblem(err).at(l.what, n)
 		}
 		o.job.Body = body
 		if err := l.add(&o); err != nil {
-			return asProblem(err).at("jobs", n)
+			return asProblem(err).at(l.what, n)
 		}
 	}
 	return nil
@@ -47,12 +47,12 @@ func cutFrame(b []byte) (part, rest []byte, ok bool) {
 	return b[4 : 4+n : 4+n], b[4+n:], true
 }
 
-func (o *options) frameHead(head []byte) error {
+func (o *options) frameHead(head []byte, allowed optionSet) error {
 	if len(bytes.TrimSpace(head)) == 0 {
 		return nil
 	}
 	r := jsonReader{b: head}
-	if err := o.object(&r, jobOptions); err != nil {
+	if err := o.object(&r, allowed); err != nil {
 		return err
 	}
 	return r.end()

@@ -6,15 +6,33 @@ import (
 	"raftq/fsm"
 )
 
-// jobList is the jobs of one request while they are read.
+// jobList is the jobs of one request while they are read, or its messages: these
+// are jobs that have nothing but a body and headers.
 type jobList struct {
 	s         *Server
-	queue     string
-	named     bool   // each envelope names its queue, and has an op
-	body      []byte // owned: the jobs keep slices of it
+	allowed   optionSet // of an envelope
+	what      string    // "jobs" or "messages", for refusals
+	queue     string    // or topic
+	named     string    // what each envelope, which has an op then, calls its queue or topic
+	body      []byte    // owned: the jobs keep slices of it
 	jobs      []fsm.NewJob
 	bytes     int
 	replicate int // the highest of all
+}
+
+func (c *call) newList(allowed optionSet, what, into string) jobList {
+	return jobList{s: c.s, allowed: allowed, what: what, queue: into, body: append([]byte(nil), c.ctx.Request.Body()...)}
+}
+
+// read reads the request; single tells that it is one envelope.
+func (l *jobList) read(contentType []byte) (single bool, err error) {
+	switch mediaType(contentType) {
+	case string(typeFrames):
+		return false, l.readFrames()
+	case string(typeNDJSON):
+		return false, l.readLines()
+	}
+	return l.readJSON()
 }
 
 // readJSON reads one envelope or an array.
@@ -29,7 +47,7 @@ func (l *jobList) readJSON() (single bool, err error) {
 	case '[':
 		err := r.elements(func(n int) error {
 			if err := l.envelope(&r); err != nil {
-				return asProblem(err).at("jobs", n)
+				return asProblem(err).at(l.what, n)
 			}
 			return nil
 		})
@@ -46,7 +64,7 @@ func (l *jobList) readLines() error {
 	r := jsonReader{b: l.body}
 	for n := 0; r.peek() != 0; n++ {
 		if err := l.envelope(&r); err != nil {
-			return asProblem(err).at("jobs", n)
+			return asProblem(err).at(l.what, n)
 		}
 		if c := r.lineEnd(); c != 0 && c != '\n' {
 			return r.fail("want one envelope a line")
@@ -79,28 +97,28 @@ func (l *jobList) envelope(r *jsonReader) error {
 		switch {
 		case err != nil:
 			return err
-		case l.named && string(name) == "op":
+		case l.named != "" && string(name) == "op":
 			if ops++; ops > 1 {
 				return invalid("op", "given twice")
 			}
 			return nil
-		case l.named && string(name) == "queue":
+		case string(name) == l.named:
 			if l.queue != "" {
-				return invalid("queue", "given twice")
+				return invalid(l.named, "given twice")
 			}
-			b, err := v.text("queue")
+			b, err := v.text(l.named)
 			if err == nil {
-				l.queue, err = queueName("queue", b)
+				l.queue, err = nameOf(l.named, l.named, b)
 			}
 			return err
 		}
-		return o.set(name, v, jobOptions)
+		return o.set(name, v, l.allowed)
 	})
 	if err != nil {
 		return err
 	}
-	if l.named && l.queue == "" {
-		return invalid("queue", "name the job's queue")
+	if l.named != "" && l.queue == "" {
+		return invalid(l.named, "name it")
 	}
 	if bodies != 1 {
 		return invalid("body", "an envelope has exactly one of body, body_base64 and json")
@@ -139,10 +157,10 @@ func (l *jobList) add(o *options) error {
 		return err
 	}
 	if len(l.jobs) == fsm.BatchItemsMax {
-		return invalid("jobs", "at most %d jobs in a request", fsm.BatchItemsMax)
+		return invalid(l.what, "at most %d %s in a request", fsm.BatchItemsMax, l.what)
 	}
 	if l.bytes += len(o.job.Body); l.bytes > fsm.BatchBytesMax && len(l.jobs) > 0 {
-		return refuse(fsm.CodeBodyTooLarge, "the bodies of a request with several jobs have at most %d bytes together", fsm.BatchBytesMax)
+		return refuse(fsm.CodeBodyTooLarge, "the bodies of a request with several %s have at most %d bytes together", l.what, fsm.BatchBytesMax)
 	}
 	l.replicate = max(l.replicate, o.replicate)
 	o.job.Queue = l.queue

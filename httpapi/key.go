@@ -8,7 +8,7 @@ import (
 )
 
 // An Idempotency-Key makes a write take effect once, however often it comes. The
-// machine keeps what the first answered, under the route, its path's parameter and
+// machine keeps what the first answered, under the route, its path's parameters and
 // the key, and answers the others with that.
 
 // readKey checks the request's Idempotency-Key. An empty one is no key, and of two
@@ -39,10 +39,13 @@ func (c *call) readKey() error {
 // copies is another request: the first may have been withdrawn for want of them, and
 // its result says nothing of that. The replica numbers new jobs later.
 func (c *call) keyed(op fsm.Op, copies int) *fsm.Keyed {
-	scope := make([]byte, 0, len(c.route.method)+len(c.route.pattern)+len(c.params[0])+len(c.key)+4)
+	scope := make([]byte, 0, len(c.route.method)+len(c.route.pattern)+len(c.params[0])+len(c.params[1])+len(c.key)+5)
 	scope = append(append(scope, c.route.method...), ' ')
 	scope = append(append(scope, c.route.pattern...), 0)
 	scope = append(append(scope, c.params[0]...), 0)
+	if c.params[1] != nil {
+		scope = append(append(scope, c.params[1]...), 0)
+	}
 	k := &fsm.Keyed{Key: string(append(scope, c.key...)), Op: op}
 	if c.sweep > 0 {
 		k.Key += "\x00" + strconv.Itoa(c.sweep)

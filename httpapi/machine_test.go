@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +23,15 @@ type inProcess struct {
 	request  uint64
 	counter  uint64
 	parked   map[uint64]chan fsm.Result
+	topics   map[string]int // readers that wait
+	readers  map[chan uint64]string
 	handouts int // hand-outs that Do returned
 }
 
 const testOrigin, testEpoch = 9, 1<<32 | 5
 
 func newInProcess(t testing.TB) *inProcess {
-	r := &inProcess{fake: newFake(), m: fsm.New([]fsm.Member{{ID: testOrigin, Name: "n1"}}), parked: map[uint64]chan fsm.Result{}}
+	r := &inProcess{fake: newFake(), m: fsm.New([]fsm.Member{{ID: testOrigin, Name: "n1"}}), parked: map[uint64]chan fsm.Result{}, topics: map[string]int{}, readers: map[chan uint64]string{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if res := r.apply(&fsm.NodeStart{Client: "c", Peer: "p", Version: "v"}); res.Code != fsm.CodeOK {
@@ -41,13 +44,22 @@ func newInProcess(t testing.TB) *inProcess {
 func (r *inProcess) apply(op fsm.Op) fsm.Result {
 	h := fsm.BatchHeader{Origin: testOrigin, Epoch: testEpoch, Number: r.number, Term: 1, TimeMs: time.Now().UnixMilli()}
 	r.number++
-	a, err := r.m.Apply(r.m.Position().Index+1, 1, fsm.EncodeBatch(h, op), fsm.Self{Origin: testOrigin, Epoch: testEpoch})
+	a, err := r.m.Apply(r.m.Position().Index+1, 1, fsm.EncodeBatch(h, op), fsm.Self{Origin: testOrigin, Epoch: testEpoch, Topics: r.topics})
 	if err != nil || len(a.Results) != 1 {
 		panic(fmt.Sprintf("apply %T: %v, %+v", op, err, a))
 	}
 	for _, out := range a.Handouts {
 		r.parked[out.Request] <- out.Result
 		delete(r.parked, out.Request)
+	}
+	for grown, topic := range r.readers {
+		if slices.Contains(a.Grown, topic) {
+			select {
+			case <-grown:
+			default:
+			}
+			grown <- a.Position.Index
+		}
 	}
 	return a.Results[0]
 }
@@ -142,6 +154,22 @@ func (r *inProcess) Await(key fsm.Key, timeout time.Duration, gone <-chan struct
 			return end, seen, nil
 		}
 	}
+}
+
+func (r *inProcess) Growth(topic string) (<-chan uint64, func(), error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	grown := make(chan uint64, 1)
+	r.readers[grown] = topic
+	r.topics[topic]++
+	return grown, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.readers, grown)
+		if r.topics[topic]--; r.topics[topic] == 0 {
+			delete(r.topics, topic)
+		}
+	}, nil
 }
 
 func (r *inProcess) GiveBack(items []fsm.Item) {

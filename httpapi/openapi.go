@@ -87,6 +87,8 @@ var pathFacts = map[string]struct{ doc, example string }{
 	"id":     {"A job's id.", sampleID},
 	"c":      {"A consumer's name, as it was given to its dequeues.", "w1"},
 	"member": {"A member's name, or its id.", "n1"},
+	"t":      {"A topic's name: 1 to 255 bytes, percent-decoded once; $ at the start is reserved.", "news"},
+	"cursor": {"A cursor's name: 1 to 128 bytes.", "w1"},
 	"rest":   {"Which profile.", "cmdline"},
 }
 
@@ -127,7 +129,7 @@ func (r *route) fields() (all []node) {
 	}
 	if r.traits.has(hasVersions) {
 		field("If-Match", "Only when this is the ETag still.", `"0"`)
-		field("If-None-Match", "*: only when the queue was not configured yet.", "*")
+		field("If-None-Match", "*: only when there is none yet.", "*")
 	}
 	return all
 }
@@ -200,6 +202,9 @@ func (r *route) responses() node {
 		all[207] = node{{"description", "Some items failed: " + codeNames(r.items) + "."}, {"headers", r.headers()},
 			{"content", node{{mediaJSON, node{{"schema", ref("Results")}}}}}}
 	}
+	if r.traits.has(plainRefusals) {
+		all[400] = node{{"description", "Malformed, or of an unknown topic: one line says why."}, {"headers", r.headers()}, {"content", node{{mediaText, node{{"schema", node{{"type", "string"}}}}}}}}
+	}
 	byStatus := map[int][]string{}
 	for _, k := range r.refusals() {
 		byStatus[k.status] = append(byStatus[k.status], k.code)
@@ -225,7 +230,7 @@ func (r *route) success(doc string) node {
 	switch {
 	case r.page != "":
 		return append(res, member{"content", node{{r.page, node{{"schema", node{{"type", "string"}}}}}}})
-	case r.traits.has(givesList):
+	case r.traits.has(givesList), r.traits.has(givesMessages):
 		return append(res, member{"content", node{{mediaJSON, node{{"schema", ref(r.shape)}}}, {mediaNDJSON, node{}}, {mediaFrames, node{}}}})
 	case r.traits.has(givesJobs):
 		return append(res, member{"content", node{{mediaJSON, node{{"schema", ref(r.shape)}}}, {mediaNDJSON, node{}}, {mediaFrames, node{}}, {mediaBytes, node{}}}})
@@ -249,7 +254,10 @@ func (r *route) headers() node {
 	if r.takesKey() {
 		h = append(h, member{"Idempotent-Replay", headerRef("Idempotent-Replay")})
 	}
-	if r.traits.has(hasVersions) || r.shape == "Queue" {
+	if r.traits.has(givesMessages) {
+		h = append(h, member{"Raftq-Next-Offset", headerRef("Raftq-Next-Offset")})
+	}
+	if r.traits.has(hasVersions) || r.shape == "Queue" || r.shape == "Topic" || r.shape == "Cursor" {
 		h = append(h, member{"ETag", headerRef("ETag")})
 	}
 	if r.traits.has(givesList) {
@@ -273,8 +281,9 @@ func answerHeaders() node {
 		{"Raftq-Stale-Ms", field("integer", "Of a fast read: it shows all that was committed so long ago.")},
 		{"Raftq-Batch", field("string", "Of a fast answer: the batch to ask /v1/log/fate for.")},
 		{"Idempotent-Replay", field("string", "true: the answer of an earlier request with the same Idempotency-Key.")},
-		{"ETag", field("string", "The version of a queue's configuration.")},
+		{"ETag", field("string", "The version of a configuration or position.")},
 		{"Raftq-Next-Cursor", field("string", "As next_cursor, where the answer is not one JSON object.")},
+		{"Raftq-Next-Offset", field("integer", "The offset to go on with.")},
 		{"Retry-After", field("integer", "Seconds.")},
 	}
 }

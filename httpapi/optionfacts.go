@@ -23,6 +23,7 @@ const (
 	wantCursor  // next_cursor of an earlier answer
 	wantStates  // words with commas between
 	wantQueue   // a queue's name
+	wantTopic   // a topic's
 	wantBackoff // {"min","max"}; in JSON alone
 	wantCut     // a text of any length, kept in part
 )
@@ -46,12 +47,12 @@ var optionFacts = [optionCount]optionFact{
 	optTTL:         {name: "ttl", form: wantDuration, low: 1, high: fsm.TTLMaxMs, example: "7d", doc: "The job dies when it is over."},
 	optPriority:    {name: "priority", form: wantWhole, high: 9, example: "7", doc: "Higher first; 4 unless set."},
 	optMaxFailures: {name: "max_failures", form: wantWhole, high: math.MaxInt32, example: "3", doc: "Dead after so many failures; 0 = never; else the queue's, 20 unless set."},
-	optHeaders:     {name: "headers", form: wantHeaders, example: "t1", doc: "Kept with the job. Names are HTTP tokens, values text without control characters."},
+	optHeaders:     {name: "headers", form: wantHeaders, example: "t1", doc: "Kept with the job or message. Names are HTTP tokens, values text without control characters."},
 	optTimeout:     {name: "timeout", form: wantDuration, low: 1, high: timeoutMax.Milliseconds(), example: "10s", doc: "How long this request may take to commit; 30 s unless set."},
 	optConsistency: {name: "consistency", form: wantWord, words: []string{"strong", "fast"}, example: "strong", doc: "When the answer leaves: at commit, or at the leader's append. Reads: linearizable, or this node's own committed state. Also as the header Raftq-Consistency."},
 	optAtomic:      {name: "atomic", form: wantBool, example: "true", doc: "All jobs or none."},
 	optMax:         {name: "max", form: wantWhole, low: 1, high: fsm.BatchItemsMax, example: "10", doc: "At most so many jobs; 1 unless set."},
-	optWait:        {name: "wait", form: wantDuration, high: fsm.WaitMaxMs, example: "1ms", doc: "How long to wait for a job when there is none."},
+	optWait:        {name: "wait", form: wantDuration, high: fsm.WaitMaxMs, example: "1ms", doc: "How long to wait when there is none."},
 	optConsumer:    {name: "consumer", form: wantText, high: fsm.ConsumerMax, example: "w1", doc: "Who takes the jobs; shown with them."},
 	optQueues:      {name: "queues", form: wantNames, high: fsm.QueuesMax, doc: "Queues to take from, left to right."},
 	optEncoding:    {name: "encoding", form: wantWord, words: []string{"base64"}, example: "base64", doc: "Bodies always as body_base64."},
@@ -85,10 +86,20 @@ var optionFacts = [optionCount]optionFact{
 	optDeadLetter: {name: "dead_letter", form: wantQueue, example: "mail-dead", doc: "The queue that dead jobs move to; unless set they stay."},
 	optDeadTTL:    {name: "dead_ttl", form: wantDuration, low: 1, high: fsm.TTLMaxMs, example: "14d", doc: "How long dead jobs are kept; 14 days unless set."},
 	optBackoff:    {name: "backoff", form: wantBackoff, high: fsm.DelayMaxMs, doc: "How long a nack without delay keeps a job back: min doubled with each failure, up to max. None unless set."},
-	optMaxBytes:   {name: "max_bytes", form: wantWhole, high: math.MaxInt64, example: "1073741824", doc: "Limit of what the queue's jobs take; 0 = none."},
+	optMaxBytes:   {name: "max_bytes", form: wantWhole, high: math.MaxInt64, example: "1073741824", doc: "Limit of what a queue's jobs take, 0 = none; of what a topic's messages take, 0 = 1 GiB."},
 	optOverflow:   {name: "overflow", form: wantWord, words: []string{"reject", "drop_oldest"}, example: "reject", doc: "What a full queue does with a new job: refuse it, or drop its oldest ready one."},
 	optAging:      {name: "aging", form: wantDuration, high: fsm.DelayMaxMs, example: "1h", doc: "A ready job's priority rises by one each time this is over; 0 = never."},
 	optGroupLimit: {name: "group_limit", form: wantWhole, low: 1, high: math.MaxInt32, example: "2", doc: "How many jobs of a group may be handed out at a time; 1 unless set."},
+	optFrom:       {name: "from", form: wantWhole, high: math.MaxInt64, example: "0", doc: "The first offset to read; unless set that of the oldest message."},
+	optBelow:      {name: "to", form: wantWhole, high: math.MaxInt64, example: "100", doc: "The offset to end before."},
+	optSince:      {name: "since", form: wantTime, example: "2024-01-31T12:00:00Z", doc: "Messages appended then or later; instead of from."},
+	optBefore:     {name: "before", form: wantWhole, high: math.MaxInt64, example: "1", doc: "Messages with lower offsets are dropped; above the last one, all."},
+	optMaxCount:   {name: "max_count", form: wantWhole, high: math.MaxInt64, example: "100000", doc: "Keep at most so many messages; 0 = no limit."},
+	optMaxAge:     {name: "max_age", form: wantDuration, high: fsm.TTLMaxMs, example: "7d", doc: "Keep messages for so long; 0 = no limit."},
+	optTopic:      {name: "topic", form: wantTopic, example: "news", doc: "A topic's name."},
+	optCursorName: {name: "cursor", form: wantText, low: 1, high: fsm.ConsumerMax, example: "w1", doc: "A cursor's name."},
+	optOffset:     {name: "offset", form: wantWhole, high: math.MaxInt64, example: "0", doc: "The offset to read next; at most that of the message to come."},
+	optIfMatch:    {name: "if_match", form: wantWhole, high: math.MaxInt64, example: "0", doc: "Only when this is the cursor's version still; 0: only when there is no such cursor yet."},
 	optFair:       {name: "fair", form: wantBool, example: "true", doc: "Round robin over groups."},
 }
 
@@ -120,7 +131,7 @@ func (f *optionFact) schema() node {
 	case wantStates:
 		any := strings.Join(f.words, "|")
 		return node{{"type", "string"}, {"pattern", "^(" + any + ")(,(" + any + "))*$"}}
-	case wantQueue:
+	case wantQueue, wantTopic:
 		return node{{"type", "string"}, {"minLength", 1}, {"maxLength", fsm.NameMax}}
 	case wantBackoff:
 		d := shapeTypes["duration"]

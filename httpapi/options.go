@@ -64,6 +64,16 @@ const (
 	optAging
 	optGroupLimit
 	optFair
+	optFrom
+	optBelow // "to" of offsets
+	optSince
+	optBefore
+	optMaxCount
+	optMaxAge
+	optTopic
+	optCursorName
+	optOffset
+	optIfMatch
 	optionCount
 )
 
@@ -119,6 +129,9 @@ var (
 	dequeueOptions = setOf(optMax, optWait, optLease, optConsumer, optEncoding, optAttemptID)
 	pauseOptions   = setOf(optIn, optOut, optUntil)
 	redriveOptions = setOf(optMost, optReason, optTo)
+	messageOptions = setOf(optHeaders)
+	topicOptions   = setOf(optMaxCount, optMaxBytes, optMaxAge, optConsistency)
+	commitOptions  = setOf(optTopic, optCursorName, optOffset, optIfMatch)
 	configOptions  = setOf(optLease, optTTL, optDelay, optMaxFailures, optDeadLetter, optDeadTTL, optBackoff, optMaxLen, optMaxBytes, optOverflow, optAging, optGroupLimit, optFair, optConsistency)
 )
 
@@ -152,6 +165,15 @@ type options struct {
 	to         string
 	pause      fsm.Pause
 	config     fsm.QueueConfig // what jobs do not have as well
+	keep       fsm.TopicConfig
+	from       uint64
+	below      uint64
+	sinceMs    int64
+	before     uint64
+	topic      string
+	cursorName string
+	offset     uint64
+	ifMatch    uint64
 
 	consistency uint8      // as a queue's default
 	job         fsm.NewJob // options of a job; without queue and body
@@ -282,7 +304,7 @@ func (o *options) parse(opt option, v value) (err error) {
 		o.config.BackoffMinMs, o.config.BackoffMaxMs, err = v.backoff(f)
 	case optMaxBytes:
 		n, err = v.whole(f)
-		o.config.MaxBytes = int64(n)
+		o.config.MaxBytes, o.keep.MaxBytes = int64(n), int64(n)
 	case optOverflow:
 		n, err = v.word(f)
 		o.config.Overflow = uint8(n)
@@ -293,6 +315,27 @@ func (o *options) parse(opt option, v value) (err error) {
 		o.config.GroupLimit = int32(n)
 	case optFair:
 		o.config.Fair, err = v.boolean(f.name)
+	case optFrom:
+		o.from, err = v.whole(f)
+	case optBelow:
+		o.below, err = v.whole(f)
+	case optSince:
+		o.sinceMs, err = v.time(f.name)
+	case optBefore:
+		o.before, err = v.whole(f)
+	case optMaxCount:
+		n, err = v.whole(f)
+		o.keep.MaxCount = int64(n)
+	case optMaxAge:
+		o.keep.MaxAgeMs, err = v.duration(f)
+	case optTopic:
+		o.topic, err = v.topic(f)
+	case optCursorName:
+		o.cursorName, err = v.bounded(f)
+	case optOffset:
+		o.offset, err = v.whole(f)
+	case optIfMatch:
+		o.ifMatch, err = v.whole(f)
 	case optEncoding:
 		_, err = v.word(f)
 		o.base64 = err == nil

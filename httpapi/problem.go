@@ -44,10 +44,11 @@ var kinds = func() []kind {
 		fsm.CodeDiskLimit:      {status: 507, title: "The disk is full", retryable: true, retryMs: 5000},
 		fsm.CodeCommitTimeout:  {status: 504, title: "It is unknown whether the request was applied", retryable: true, retryMs: 1000},
 
+		fsm.CodeCursorNotFound:      {status: 404, title: "The topic has no such cursor"},
 		fsm.CodeAborted:             {status: 409, title: "Nothing was done: another part of the request failed"},
 		fsm.CodeNotUnique:           {status: 409, title: "A job with this unique key is not done yet"},
 		fsm.CodeIdempotencyMismatch: {status: 422, title: "The idempotency key was used for another request"},
-		fsm.CodeETagMismatch:        {status: 412, title: "The configuration has changed"},
+		fsm.CodeETagMismatch:        {status: 412, title: "It has changed meanwhile"},
 		fsm.CodeNotEnoughReplicas:   {status: 503, title: "Not enough nodes have a copy", retryable: true, retryMs: 1000},
 		fsm.CodeFeatureLevel:        {status: 503, title: "A member of the cluster is too old for this", retryable: true, retryMs: 5000},
 		fsm.CodeMemberExists:        {status: 409, title: "The cluster has such a member"},
@@ -86,6 +87,7 @@ type problem struct {
 	unknown bool   // may have been applied
 	allow   string // for 405
 	results []byte // a line for each item of what was not done at all, as JSON
+	more    []byte // further members, as JSON, each with a comma before it
 }
 
 func (p *problem) Error() string { return p.kind.code + ": " + p.detail }
@@ -150,6 +152,7 @@ func appendProblem(b []byte, p *problem, instance []byte) []byte {
 	if p.results != nil {
 		b = append(append(b, `,"results":`...), p.results...)
 	}
+	b = append(b, p.more...)
 	return append(b, "}\n"...)
 }
 

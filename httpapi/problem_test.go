@@ -18,7 +18,7 @@ func TestEveryCode(t *testing.T) {
 		"memory_limit": 507, "disk_limit": 507, "queue_not_empty": 409, "epoch_taken": 500,
 		"aborted": 409, "not_unique": 409, "idempotency_mismatch": 422, "etag_mismatch": 412, "not_enough_replicas": 503,
 		"feature_level": 503, "member_exists": 409, "member_not_found": 404, "quorum_at_risk": 409,
-		"topic_not_found": 404, "offset_trimmed": 410,
+		"topic_not_found": 404, "cursor_not_found": 404, "offset_trimmed": 410,
 	}
 	for _, code := range fsm.Codes() {
 		if code == fsm.CodeOK {

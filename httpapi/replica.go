@@ -37,6 +37,15 @@ type Replica interface {
 	// node knows it; 0 when it has none. It must be cheap.
 	QueueConsistency(queue []byte) uint8
 
+	// TopicConsistency is QueueConsistency for a topic.
+	TopicConsistency(topic []byte) uint8
+
+	// Growth tells of a topic's growth, and of that of one that does not exist yet.
+	// grown gets an index, the newest alone, whenever a read with that MinIndex may
+	// show more than a read that began after the call did, or 0 to say: look again.
+	// stop must be called.
+	Growth(topic string) (grown <-chan uint64, stop func(), err error)
+
 	// Read runs f on the machine. f must be short, must not keep m, runs on the
 	// core's goroutine, and may run more than once: the last time counts.
 	Read(how fsm.ReadHow, f func(m *fsm.Machine)) (fsm.Seen, error)

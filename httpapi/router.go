@@ -21,6 +21,7 @@ func buildTree(table []route) *segment {
 	for i := range table {
 		table[i].index = i
 		table[i].onQueue = strings.HasPrefix(table[i].pattern, "/v1/queues/{q}")
+		table[i].onTopic = strings.HasPrefix(table[i].pattern, "/v1/topics/{t}")
 		at := root
 		for name := range strings.SplitSeq(table[i].pattern[1:], "/") {
 			at = at.child(name)
@@ -138,5 +139,5 @@ func routeHint(tree *segment, path []byte) string {
 	if bytes.HasPrefix(path, []byte("/v1/queues/")) {
 		return "a queue has /enqueue, /jobs and /dequeue; a slash inside its name is written %2F"
 	}
-	return "routes are /v1/queues/{q}/enqueue, /jobs, /dequeue, /v1/ack, /v1/nack, /v1/release, /v1/extend, /v1/jobs/{id}, /v1/cluster and more; /openapi.json has all"
+	return "routes are /v1/queues/{q}/enqueue, /jobs, /dequeue, /v1/ack, /v1/nack, /v1/release, /v1/extend, /v1/jobs/{id}, /v1/topics/{t}, /v1/cluster and more; /openapi.json has all"
 }

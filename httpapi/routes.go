@@ -1,6 +1,10 @@
 package httpapi
 
-import "raftq/fsm"
+import (
+	"slices"
+
+	"raftq/fsm"
+)
 
 // route is one line of the table of routes: how a request is served, and all
 // that /openapi.json tells of it.
@@ -22,6 +26,7 @@ type route struct {
 
 	index   int  // of its metrics
 	onQueue bool // its first parameter is a queue
+	onTopic bool // or a topic
 }
 
 // media is one kind of request body.
@@ -35,16 +40,18 @@ type media struct {
 type trait uint16
 
 const (
-	mayBeFast   trait = 1 << iota // 202 when the answer came before its commit
-	mayBePart                     // 207 when an item failed
-	mayBeEmpty                    // 204
-	mayLackBody                   // the request's body is optional
-	givesJobs                     // in the form that Accept asks for
-	addsJobs                      // refused when memory or disk is full
-	givesPage                     // text or bytes of others
-	givesList                     // jobs, in the form that Accept asks for
-	hasVersions                   // If-Match and If-None-Match
-	readsWeak                     // of this node alone: not linearizable
+	mayBeFast     trait = 1 << iota // 202 when the answer came before its commit
+	mayBePart                       // 207 when an item failed
+	mayBeEmpty                      // 204
+	mayLackBody                     // the request's body is optional
+	givesJobs                       // in the form that Accept asks for
+	addsJobs                        // refused when memory or disk is full
+	givesPage                       // text or bytes of others
+	givesList                       // jobs, in the form that Accept asks for
+	hasVersions                     // If-Match and If-None-Match
+	givesMessages                   // in the form that Accept asks for
+	plainRefusals                   // 400 is plain text
+	readsWeak                       // of this node alone: not linearizable
 )
 
 func (t trait) has(x trait) bool { return t&x != 0 }
@@ -79,7 +86,10 @@ var (
 )
 
 // routes is the whole surface; documents and tests are made from it.
-var routes = []route{
+var routes = slices.Concat(baseRoutes, topicRoutes, lignumRoutes)
+
+// baseRoutes are those of jobs, queues and the cluster.
+var baseRoutes = []route{
 	{
 		method: "POST", pattern: "/v1/queues/{q}/enqueue", handle: (*call).enqueue, query: jobOptions | writeOptions,
 		doc:   "Enqueue the request body as one job.",
@@ -141,8 +151,9 @@ var routes = []route{
 	},
 	{
 		method: "POST", pattern: "/v1/tx", handle: (*call).tx, query: writeOptions,
-		doc:   "All of a list or none, in one log entry: enqueues, and what a settle has.",
-		takes: []media{inJSON("TxItems", `{"items":[{"op":"ack","receipt":"`+sampleReceipt+`"},{"op":"enqueue","queue":"next","body":"step 2","delay":"1m"}]}`)},
+		doc: "All of a list or none, in one log entry: enqueues, what a settle has, messages of topics, positions of cursors.",
+		takes: []media{inJSON("TxItems", `{"items":[{"op":"ack","receipt":"`+sampleReceipt+`"},{"op":"enqueue","queue":"next","body":"step 2","delay":"1m"}]}`),
+			inJSON("TxItems", `{"items":[{"op":"append","topic":"done","json":{"order":17}},{"op":"cursor","topic":"done","cursor":"w1","offset":0}]}`)},
 		shape: "Results", traits: addsJobs, codes: []fsm.Code{fsm.CodeAborted, fsm.CodeBadJobID},
 	},
 	{

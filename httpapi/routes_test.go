@@ -12,7 +12,7 @@ func TestRoutesFound(t *testing.T) {
 	s := newServer(t, f, Options{})
 	for i := range routes {
 		r := &routes[i]
-		path := strings.NewReplacer("{q}", "x", "{id}", "x", "{c}", "x", "*", "cmdline").Replace(r.pattern)
+		path := strings.NewReplacer("{q}", "x", "{id}", "x", "{c}", "x", "{t}", "x", "{cursor}", "x", "*", "cmdline").Replace(r.pattern)
 		var params [2][]byte
 		at := s.tree.find([]byte(path), &params)
 		if at == nil || at.method([]byte(r.method)) == nil || at.method([]byte(r.method)).pattern != r.pattern {

@@ -48,6 +48,7 @@ type Server struct {
 	nameField []byte // the node's name as a header field
 
 	broken  error          // why New failed; Serve returns it
+	tails   atomic.Int64   // answers that go on
 	leaving atomic.Bool    // Close was called
 	mu      sync.Mutex     // guards closed and lns
 	closed  bool           // no further Serve

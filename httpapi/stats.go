@@ -23,7 +23,7 @@ type stats struct {
 	routes  []string
 	seconds [][statusMax]atomic.Pointer[histogram] // by route, the last for no route
 
-	enqueued, leased, acked, nacked, released, rejected, extended counter
+	enqueued, leased, acked, nacked, released, rejected, extended, appended counter
 	// Each hand-out ends in one of these.
 	written, undelivered counter
 }
@@ -85,6 +85,7 @@ var (
 		prometheus.NewDesc("raftq_released_total", "Jobs released through this node.", nil, nil),
 		prometheus.NewDesc("raftq_rejected_total", "Jobs rejected through this node.", nil, nil),
 		prometheus.NewDesc("raftq_extended_total", "Leases extended through this node.", nil, nil),
+		prometheus.NewDesc("raftq_appended_total", "Messages appended to topics through this node.", nil, nil),
 		prometheus.NewDesc("raftq_answers_written_total", "Hand-outs whose answer was begun to be written.", nil, nil),
 		prometheus.NewDesc("raftq_answers_undelivered_total", "Hand-outs given back because the client hung up before its answer.", nil, nil),
 	}
@@ -102,7 +103,7 @@ func (s *stats) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *stats) Collect(ch chan<- prometheus.Metric) {
-	counts := []*counter{&s.enqueued, &s.leased, &s.acked, &s.nacked, &s.released, &s.rejected, &s.extended, &s.written, &s.undelivered}
+	counts := []*counter{&s.enqueued, &s.leased, &s.acked, &s.nacked, &s.released, &s.rejected, &s.extended, &s.appended, &s.written, &s.undelivered}
 	for i, c := range counts {
 		ch <- prometheus.MustNewConstMetric(descCounts[i], prometheus.CounterValue, float64(c.Load()))
 	}

@@ -107,6 +107,15 @@ func (v value) queue(f *optionFact) (string, error) {
 	return queueName(f.name, b)
 }
 
+// topic checks and copies a topic's name.
+func (v value) topic(f *optionFact) (string, error) {
+	b, err := v.text(f.name)
+	if err != nil {
+		return "", err
+	}
+	return topicName(f.name, b)
+}
+
 // backoff reads {"min","max"}.
 func (v value) backoff(f *optionFact) (low, high int64, err error) {
 	if v.kind != isCompound || v.b[0] != '{' {
@@ -184,12 +193,17 @@ func (v value) cut(f *optionFact) (string, error) {
 }
 
 // queueName checks a queue's name and copies it.
-func queueName(option string, b []byte) (string, error) {
+func queueName(option string, b []byte) (string, error) { return nameOf("queue", option, b) }
+
+// topicName checks a topic's name and copies it.
+func topicName(option string, b []byte) (string, error) { return nameOf("topic", option, b) }
+
+func nameOf(what, option string, b []byte) (string, error) {
 	switch {
 	case len(b) == 0:
-		return "", invalid(option, "a queue's name has at least one byte")
+		return "", invalid(option, "a %s's name has at least one byte", what)
 	case len(b) > fsm.NameMax:
-		return "", invalid(option, "a queue's name has at most %d bytes, this one %d", fsm.NameMax, len(b))
+		return "", invalid(option, "a %s's name has at most %d bytes, this one %d", what, fsm.NameMax, len(b))
 	case b[0] == '$':
 		return "", invalid(option, "names that begin with $ are reserved")
 	}
