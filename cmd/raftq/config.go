@@ -67,6 +67,9 @@ func settingsAndOrigins(fs *pflag.FlagSet, environ []string) (settings, origins 
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
+		if _, err := takeLignum(fs, k); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
 		for _, key := range slices.Sorted(maps.Keys(k.All())) {
 			if !isSetting(fs, key) || key == configKey {
 				return nil, nil, fmt.Errorf("%s: unknown key %q", path, key)

@@ -102,6 +102,10 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 		log.Warn("directives of disque-conf that mean nothing here", zap.Strings("directives", cfg.resp.ignored))
 	}
 
+	if len(cfg.lignum) > 0 {
+		log.Warn("keys of Lignum's configuration that mean nothing here", zap.Strings("keys", cfg.lignum))
+	}
+
 	cfg.node.Version = version()
 	cfg.node.Logger = log
 	node, err := openNode(cfg, log, signals)

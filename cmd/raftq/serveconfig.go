@@ -29,7 +29,8 @@ type serveConfig struct {
 	rejoin       bool     // a damaged log is set aside, and the node comes back as a new member
 	fast         bool     // consistency of requests that do not say one
 	logLevel     zapcore.Level
-	logFormat    string // json | text
+	logFormat    string   // json | text
+	lignum       []string // keys of Lignum's in the file, that mean nothing here
 }
 
 // serveFlags defines the flags. Their values are read through loadSettings
@@ -116,6 +117,7 @@ func newServeConfig(settings map[string]string) (serveConfig, error) {
 		logLevel:     r.level("log-level"),
 		logFormat:    r.oneOf("log-format", "text", "json"),
 	}
+	cfg.lignum = r.lignum()
 	insecure := r.oneOf("insecure", "true", "false") == "true"
 	if r.err != nil {
 		return cfg, r.err
