@@ -176,7 +176,7 @@ func (c *call) lignumTopics() error {
 }
 
 func (c *call) lignumRegister() error {
-	return c.plain(410, "Nodes do not register as followers here: they are members of the cluster. Add one with POST /v1/cluster/members on any node; see docs/lignum.md")
+	return c.plain(410, "Nodes do not register as followers here: they are members of the cluster. A new node is started with raftq serve --join ADDRESS, which adds it; see docs/lignum.md")
 }
 
 func (c *call) lignumPing() error {

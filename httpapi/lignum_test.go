@@ -69,7 +69,7 @@ func TestLignum(t *testing.T) {
 	if a := ask(t, s, "GET", "/ping", ""); a.status != 200 || a.body != "PONG" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := ask(t, s, "POST", "/api/follower/register", `{"id":"n4"}`); a.status != 410 || !strings.Contains(a.body, "/v1/cluster/members") {
+	if a := ask(t, s, "POST", "/api/follower/register", `{"id":"n4"}`); a.status != 410 || !strings.Contains(a.body, "--join") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
