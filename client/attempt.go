@@ -159,6 +159,7 @@ type problem struct {
 	Retryable    bool         `json:"retryable"`
 	Applied      Applied      `json:"applied"`
 	RetryAfterMs int64        `json:"retry_after_ms"`
+	FirstOffset  uint64       `json:"first_offset"`
 }
 
 // parseProblem reads an answer that is an error.
@@ -169,7 +170,7 @@ func parseProblem(n *node, r *Request, resp *http.Response, body []byte) *Error 
 	}
 	e := &Error{
 		Code: p.Code, Status: resp.StatusCode, Title: p.Title, Detail: p.Detail, Retryable: p.Retryable, Applied: Unknown,
-		RetryAfter: time.Duration(p.RetryAfterMs) * time.Millisecond, Node: n.addr,
+		RetryAfter: time.Duration(p.RetryAfterMs) * time.Millisecond, Node: n.addr, FirstOffset: p.FirstOffset,
 	}
 	if p.Applied == NotApplied {
 		e.Applied = NotApplied

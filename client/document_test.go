@@ -112,7 +112,7 @@ func TestDocument(t *testing.T) {
 		read any
 		from []string
 	}{
-		{Job{}, []string{"Job", "Delivered"}}, {jobJSON{}, []string{"Job", "Delivered"}}, {Enqueued{}, []string{"Enqueued"}}, {itemResult{}, []string{"Result", "Problem"}},
+		{Job{}, []string{"Job", "Delivered"}}, {jobJSON{}, []string{"Job", "Delivered"}}, {Enqueued{}, []string{"Enqueued"}}, {Appended{}, []string{"Appended"}}, {Message{}, []string{"Message"}}, {TopicInfo{}, []string{"Topic"}}, {topicConfigJSON{}, []string{"Keeping"}}, {Cursor{}, []string{"Cursor"}}, {itemResult{}, []string{"Result", "Problem"}},
 		{QueueInfo{}, []string{"Queue"}}, {Paused{}, []string{"Pausing"}}, {configJSON{}, []string{"Settings"}}, {Ending{}, []string{"Ended"}},
 		{ClusterInfo{}, []string{"Cluster"}}, {Member{}, []string{"Node"}}, {MembersChanged{}, []string{"MembersChanged"}}, {MemberLine{}, []string{"Member"}}, {problem{}, []string{"Problem"}},
 	} {

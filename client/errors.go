@@ -30,6 +30,7 @@ const (
 	ErrJobNotFound       = Code("job_not_found")
 	ErrRouteNotFound     = Code("route_not_found")
 	ErrTopicNotFound     = Code("topic_not_found")
+	ErrCursorNotFound    = Code("cursor_not_found")
 	ErrMemberNotFound    = Code("member_not_found")
 	ErrMethodNotAllowed  = Code("method_not_allowed")
 	ErrRequestTimeout    = Code("request_timeout")
@@ -94,16 +95,17 @@ const (
 // the last one said. Of several nodes that failed it is the error that says most: what
 // a node answered before one that was silent, and that before one that is down.
 type Error struct {
-	Code       Code
-	Status     int    // of the HTTP answer, 0 when none came
-	Title      string // what the code means
-	Detail     string // what is wrong here: names the field and the limit
-	Retryable  bool   // the same call may go well later
-	Applied    Applied
-	RetryAfter time.Duration // when to come back; 0 when nobody said
-	Node       string        // address of the node that this is from
-	Attempts   int           // how often the call was sent, or tried to
-	Items      []*ItemError  // of a Tx or an EnqueueAtomic: the parts that were the reason
+	Code        Code
+	Status      int    // of the HTTP answer, 0 when none came
+	Title       string // what the code means
+	Detail      string // what is wrong here: names the field and the limit
+	Retryable   bool   // the same call may go well later
+	Applied     Applied
+	RetryAfter  time.Duration // when to come back; 0 when nobody said
+	Node        string        // address of the node that this is from
+	Attempts    int           // how often the call was sent, or tried to
+	FirstOffset uint64        // of ErrOffsetTrimmed: where the topic begins now
+	Items       []*ItemError  // of a Tx or an EnqueueAtomic: the parts that were the reason
 
 	cause error // of a request without an answer
 }

@@ -28,6 +28,8 @@ type itemResult struct {
 	Code         Code   `json:"code"`
 	Detail       string `json:"detail"`
 	Duplicate    bool   `json:"duplicate"`
+	Offset       uint64 `json:"offset"`
+	Version      uint64 `json:"version"`
 	Retryable    bool   `json:"retryable"`
 	RetryAfterMs int64  `json:"retry_after_ms"`
 }

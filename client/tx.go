@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// TxOp is a part of a Tx: a Settlement or a NewJob with a queue.
+// TxOp is a part of a Tx: a Settlement, a NewJob with a queue, a TxAppend or a
+// TxCursor.
 type TxOp interface{ txOp() any }
 
 func (s Settlement) txOp() any {
@@ -28,10 +29,45 @@ func (j NewJob) txOp() any {
 	return m
 }
 
+// TxAppend appends a message to a topic.
+type TxAppend struct {
+	Topic string
+	NewMessage
+}
+
+func (a TxAppend) txOp() any {
+	m := map[string]any{"op": "append", "topic": a.Topic, "body_base64": a.Body}
+	if a.Body == nil {
+		m["body_base64"] = ""
+	}
+	if len(a.Headers) > 0 {
+		m["headers"] = a.Headers
+	}
+	return m
+}
+
+// TxCursor sets a position in a topic, only when it still has a version if IfMatch
+// says one: 0 is that of a position which was never set.
+type TxCursor struct {
+	Topic, Cursor string
+	Offset        uint64
+	IfMatch       *uint64
+}
+
+func (p TxCursor) txOp() any {
+	m := map[string]any{"op": "cursor", "topic": p.Topic, "cursor": p.Cursor, "offset": p.Offset}
+	if p.IfMatch != nil {
+		m["if_match"] = *p.IfMatch
+	}
+	return m
+}
+
 // TxResult is what became of one part of a Tx.
 type TxResult struct {
-	Settled        // of a Settlement; of a NewJob the ID of the job
-	Duplicate bool // of a NewJob: its DedupID was seen
+	Settled          // of a Settlement; of a NewJob the ID of the job
+	Duplicate bool   // of a NewJob: its DedupID was seen
+	Offset    uint64 // of a TxAppend
+	Version   uint64 // of a TxCursor
 }
 
 // Tx does several things all or none, in one step that nobody sees half of: acks of
@@ -64,7 +100,7 @@ func (c *Client) Tx(ctx context.Context, ops []TxOp, opts ...WriteOption) ([]TxR
 	}
 	all := make([]TxResult, len(ops))
 	for i := range got.Results {
-		all[i] = TxResult{got.Results[i].Settled, got.Results[i].Duplicate}
+		all[i] = TxResult{got.Results[i].Settled, got.Results[i].Duplicate, got.Results[i].Offset, got.Results[i].Version}
 	}
 	return all, nil
 }
