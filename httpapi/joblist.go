@@ -102,7 +102,7 @@ func (l *jobList) envelope(r *jsonReader) error {
 				return invalid("op", "given twice")
 			}
 			return nil
-		case string(name) == l.named:
+		case l.named != "" && string(name) == l.named:
 			if l.queue != "" {
 				return invalid(l.named, "given twice")
 			}

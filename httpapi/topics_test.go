@@ -316,7 +316,8 @@ func TestTxTopics(t *testing.T) {
 			t.Errorf("%v", lines)
 		}
 	}
-	for _, item := range []string{`{"op":"append","body":"x"}`, `{"op":"append","topic":"$a","body":"x"}`, `{"op":"append","topic":"t","body":"x","delay":"1s"}`, `{"op":"cursor","topic":"news","cursor":"w"}`, `{"op":"cursor","topic":"news","cursor":"w","offset":0,"x":1}`} {
+	for _, item := range []string{`{"op":"append","body":"x"}`, `{"op":"append","topic":"$a","body":"x"}`, `{"op":"append","topic":"t","body":"x","delay":"1s"}`, `{"op":"cursor","topic":"news","cursor":"w"}`, `{"op":"cursor","topic":"news","cursor":"w","offset":0,"x":1}`,
+		`{"op":"cursor","op":"cursor","topic":"news","cursor":"w","offset":0}`, `{"op":"append","topic":"a","topic":"b","body":"x"}`} {
 		wantContains(t, wantProblem(t, tx(item), 422, "invalid_option"), "items[0]")
 	}
 	if got := bodiesOf(t, ask(t, s, "GET", newsT+"/messages", ""), 0); !slices.Equal(got, []string{"first", "a", "b"}) {

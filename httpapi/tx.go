@@ -134,9 +134,16 @@ func (l *txList) readMessage(r *jsonReader) error {
 
 func (l *txList) readCursor(r *jsonReader) error {
 	var o options
+	ops := 0
 	err := r.members(func(name []byte) error {
 		v, err := r.value()
-		if err != nil || string(name) == "op" {
+		if err == nil && string(name) == "op" {
+			if ops++; ops == 1 {
+				return nil
+			}
+			return invalid("op", "given twice")
+		}
+		if err != nil {
 			return err
 		}
 		return o.set(name, v, commitOptions)
