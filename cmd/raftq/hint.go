@@ -20,8 +20,9 @@ var hints = map[string]string{
 	"queue_not_found":  `"raftq queues" lists them; the first enqueue makes one`,
 	"job_not_found":    `"raftq peek QUEUE --state all" lists the jobs of a queue`,
 	"job_gone":         "it was acked, deleted, or its time to live was over; there is nothing left to do",
-	"topic_not_found":  "the first append makes one",
-	"offset_trimmed":   "older messages were dropped; read from first_offset on",
+	"topic_not_found":  `"raftq topic list" lists them; the first append makes one`,
+	"offset_trimmed":   "older messages were dropped: read from where the topic begins now",
+	"cursor_not_found": `"raftq topic cursor TOPIC" lists a topic's; the first commit makes one`,
 	"member_exists":    `"raftq member list" shows the members; a dead one's place is taken with --replace`,
 	"member_not_found": `"raftq member list" shows the members`,
 

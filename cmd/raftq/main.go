@@ -58,6 +58,7 @@ fast was asked for.
 	root.AddGroup(
 		&cobra.Group{ID: "server", Title: "Servers:"},
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
+		&cobra.Group{ID: "topics", Title: "Topics:"},
 		&cobra.Group{ID: "queues", Title: "Queues and the cluster:"},
 	)
 	add := func(group string, speaks bool, commands ...*cobra.Command) {
@@ -71,6 +72,7 @@ fast was asked for.
 	}
 	add("server", false, serveCmd(), localCmd(), demoCmd(), configCmd())
 	add("jobs", true, enqueueCmd(), dequeueCmd(), ackCmd(), nackCmd(), releaseCmd(), rejectCmd(), extendCmd(), settleManyCmd(), workCmd(), peekCmd(), jobCmd())
+	add("topics", true, topicCmd())
 	add("queues", true, queuesCmd(), queueCmd(), statsCmd(), pauseCmd(), resumeCmd(), purgeCmd(), redriveCmd(), consumersCmd(), fateCmd(), clusterCmd(), memberCmd(), transferCmd(), drainCmd())
 	add("queues", false, benchCmd())
 	root.AddCommand(completionCmd(), versionCmd())
