@@ -12,7 +12,7 @@ CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 MEMBER_ROUNDS ?= 10
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-members test-timers consistency-quick consistency consistency-long sim compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long sim compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ test-members: ## MEMBER_ROUNDS times a cluster grows from one node to five and s
 
 test-timers: ## 10,000 timers on real nodes: none early, none 100 ms late; wants a machine at rest
 	RAFTQ_TIMERS=10000 $(GO) test -count=1 -v -timeout 20m -run 'TestTimers$$' ./consistency
+
+test-topics: ## a million messages of 100 bytes, eight readers on three nodes, the leader killed; prints figures
+	RAFTQ_TOPIC_MESSAGES=1000000 $(GO) test -count=1 -v -timeout 30m -run 'TestTopicStream$$' ./consistency
 
 # The suite on real processes; as root with namespaces and loop devices, else with less.
 SUITE = RAFTQ_CONSISTENCY=$(1) RAFTQ_CONSISTENCY_REPORT=$(CURDIR)/bin/consistency.html $(GO) test -count=1 -v -timeout $(2) \

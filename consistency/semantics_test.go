@@ -416,6 +416,52 @@ var semantics = map[string]func(u *api){
 		u.want(first.text("receipt") == again.text("receipt"), "the same attempt: %v, %v", first, again)
 		u.want(u.one("attempt", "attempt_id=b").text("id") != first.text("id"), "another attempt")
 	},
+	"topics": func(u *api) {
+		u.ask(200, "PUT", "/v1/topics/kept", `{"max_count":3}`)
+		for i := range 5 {
+			if at := u.ask(201, "POST", "/v1/topics/kept", fmt.Sprint("m", i)); at.num("offset") != float64(i) {
+				u.t.Errorf("message %d: %v", i, at)
+			}
+		}
+		page := u.ask(200, "GET", "/v1/topics/kept/messages", "")
+		list := page.list("messages")
+		if len(list) != 3 || list[0].num("offset") != 2 || list[2].text("body") != "m4" || page.num("next") != 5 {
+			u.t.Errorf("%v", page)
+		}
+		if gone := u.ask(410, "GET", "/v1/topics/kept/messages?from=1", ""); gone.text("code") != "offset_trimmed" || gone.num("first_offset") != 2 {
+			u.t.Errorf("%v", gone)
+		}
+		if end := u.ask(200, "GET", "/v1/topics/kept/messages?from=5", ""); len(end.list("messages")) != 0 || end.num("next") != 5 {
+			u.t.Errorf("%v", end)
+		}
+		u.ask(200, "PUT", "/v1/topics/aging", `{"max_age":"1s"}`)
+		u.ask(201, "POST", "/v1/topics/aging", "old")
+		eventually(u.t, 20*time.Second, "a message that is too old goes", func() bool {
+			return u.ask(200, "GET", "/v1/topics/aging", "").num("first_offset") == 1
+		})
+	},
+	"cursors": func(u *api) {
+		u.ask(201, "POST", "/v1/topics/read/messages", `[{"body":"0"},{"body":"1"}]`)
+		const cursor = "/v1/topics/read/cursors/w"
+		if code := u.code(404, "GET", cursor, ""); code != "cursor_not_found" {
+			u.t.Error(code)
+		}
+		first := u.ask(200, "PUT", cursor, `{"offset":1}`)
+		if got := u.ask(200, "GET", cursor, ""); got.num("offset") != 1 || got.num("version") != first.num("version") {
+			u.t.Errorf("%v", got)
+		}
+		if code := u.code(422, "PUT", cursor, `{"offset":3}`); code != "invalid_option" {
+			u.t.Error(code)
+		}
+		move := fmt.Sprintf(`{"items":[{"op":"append","topic":"out","body":"x"},{"op":"cursor","topic":"read","cursor":"w","offset":2,"if_match":%.0f}]}`, first.num("version"))
+		u.ask(200, "POST", "/v1/tx", move)
+		if code := u.code(409, "POST", "/v1/tx", move); code != "aborted" {
+			u.t.Error(code)
+		}
+		if out := u.ask(200, "GET", "/v1/topics/out", ""); out.num("next_offset") != 1 {
+			u.t.Errorf("half of a transaction: %v", out)
+		}
+	},
 	"wait-for-done": func(u *api) {
 		id := u.put("done", "", "")
 		got := make(chan answer, 1)
