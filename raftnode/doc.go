@@ -47,6 +47,7 @@
 //	fast.go      answers before the commit
 //	members.go   the member table and raft's configuration
 //	change.go    changes of the members, on the leader
+//	vet.go       which of them are refused, and when a learner has caught up
 //	membership.go  changes of the members, as front ends ask for them
 //	join.go      the data directory of a new node
 //	rejoin.go    a damaged log is set aside, and the node comes back as a new member
