@@ -12,7 +12,7 @@ CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 MEMBER_ROUNDS ?= 10
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long sim compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs sim compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ consistency: ## the same, 10 minutes
 consistency-long: ## the same, 75 minutes, 20 rounds of what other queues failed at
 	@mkdir -p bin
 	$(call SUITE,long,120m)
+
+seeded-bugs: ## builds with a bug each: the tests must find it
+	RAFTQ_SEEDED_BUGS=$(or $(SEEDED),cheapest) $(GO) test -count=1 -v -timeout 60m -run TestSeededBugs ./consistency
 
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode

@@ -106,6 +106,10 @@ func nackItem(m *Machine, item *Item, res *ItemResult) {
 		m.bury(q, it, reasonMaxFailures)
 	case delayMs > 0:
 		m.move(q, it, stateDelayed, m.now+min(delayMs, DelayMaxMs))
+	case seeded == "nack-to-tail" && it.expiresMs == 0:
+		m.take(q, it)
+		it.seq, it.dueMs = m.nextSeq(), 0
+		m.place(q, it, stateReady)
 	default:
 		m.toReady(q, it)
 	}

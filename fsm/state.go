@@ -282,7 +282,11 @@ func (e *encoder) encodeJob(it jobItem) {
 	e.uvarint(it.lastIndex)
 	e.uvarint(uint64(it.queue))
 	e.uvarint(uint64(it.node))
-	e.uvarint(uint64(it.failures))
+	if seeded == "failures-not-in-snapshot" {
+		e.uvarint(0)
+	} else {
+		e.uvarint(uint64(it.failures))
+	}
 	if it.dueMs != 0 {
 		e.ms(it.dueMs)
 	}
@@ -389,7 +393,7 @@ func (e *encoder) encodeRare(it jobItem) {
 func (m *Machine) encodeDedup(e *encoder) {
 	e.open(sectionDedup)
 	m.keys.Scan(func(k *queueKey) bool {
-		if k.kind == keyDedup {
+		if k.kind == keyDedup && seeded != "dedup-not-in-snapshot" {
 			e.uvarint(uint64(k.queue))
 			e.text(k.text)
 			e.ms(k.untilMs)

@@ -81,6 +81,10 @@ func (c *core) settleClock() bool {
 	if l.settled {
 		return true
 	}
+	if seeded == "log-time-is-wall-time" {
+		c.startClock(max(l.base.StampMs, c.now.wall)*1e6, c.now.boot, "wall clock")
+		return true
+	}
 	if !l.base.lost {
 		c.startClock(l.base.StampMs*1e6, l.base.BootNs, "this boot")
 		return true

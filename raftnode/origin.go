@@ -148,7 +148,7 @@ func (c *core) refuse(r *request, code fsm.Code, format string, args ...any) {
 // unknown ends the wait for a packed request; its batch goes on. A dequeue is
 // kept: what it is handed later is given back.
 func (c *core) unknown(r *request, why string) {
-	r.err = &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: why, Unknown: true}
+	r.err = &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: why, Unknown: seeded != "unknown-is-refused"}
 	c.out.done = append(c.out.done, r)
 	r.state = reqEnded
 }

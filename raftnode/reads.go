@@ -139,7 +139,7 @@ func (c *core) evaluate(r *read) bool {
 	if !r.seen {
 		// A leader's commit index means nothing before its term's first entry is
 		// applied: an earlier life of it may have answered from more.
-		early := c.role == raft.StateLeader && m.Position().Term == c.term
+		early := c.role == raft.StateLeader && (m.Position().Term == c.term || seeded == "own-term-not-awaited")
 		if m.Position().Index < r.index || !r.proven && !early {
 			return false
 		}
@@ -154,7 +154,7 @@ func (c *core) evaluate(r *read) bool {
 			return true
 		}
 	}
-	if !r.proven || r.pos.Index > c.confirmed.Index {
+	if !r.proven && seeded != "read-without-proof" || r.pos.Index > c.confirmed.Index && seeded != "read-before-commit" {
 		return false
 	}
 	if r.empty == nil {

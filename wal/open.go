@@ -139,6 +139,9 @@ func openWritable(opts Options, s *scan, n *note, m Marker, cut bool) (*Log, err
 	if err != nil {
 		return nil, fmt.Errorf("wal: open for writing: %w", err)
 	}
+	if seeded == "no-fsync" {
+		w.SetUnsafeNoFsync()
+	}
 	l := &Log{
 		opts: opts, w: w, metadata: s.metadata, segments: s.segments, shape: s.shape.clone(),
 		pos: newPosition(t.seq, t.used, s.crc), prev: &raftpb.HardState{}, bytesAt: t.used,

@@ -1,0 +1,6 @@
+//go:build seeded
+
+package wal
+
+// seeded names the bug that this build has on purpose; the linker sets it.
+var seeded string
