@@ -66,21 +66,27 @@ func (d *Disk) close() error {
 	return errors.Join(tool("umount", "--lazy", d.Dir), os.Remove(d.image))
 }
 
-// Fill leaves free bytes of room at most.
+// Fill leaves free bytes of room at most. The node may write meanwhile.
 func (d *Disk) Fill(free int64) error {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(d.Dir, &fs); err != nil {
-		return err
-	}
-	n := int64(fs.Bavail)*fs.Bsize - free
-	if n <= 0 {
-		return nil
-	}
 	f, err := os.OpenFile(filepath.Join(d.Dir, balloon), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, n), f.Close())
+	for size := int64(0); err == nil; {
+		var fs syscall.Statfs_t
+		if err = syscall.Statfs(d.Dir, &fs); err != nil {
+			break
+		}
+		n := int64(fs.Bavail)*fs.Bsize - free
+		if n <= 0 {
+			break
+		}
+		err = syscall.Fallocate(int(f.Fd()), 0, size, n)
+		if size += n; err == syscall.ENOSPC {
+			err = nil // somebody took some of it: what is left now?
+		}
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Free undoes Fill.

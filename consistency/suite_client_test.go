@@ -198,7 +198,7 @@ func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, 
 	c.w.rec.Begin(o)
 	a, _ := c.send(o, "POST", fmt.Sprintf("/v1/queues/%s/dequeue%s", queue,
 		query(fast, fmt.Sprintf("&max=%d&wait=%s&lease=%s&consumer=%s", max, wait, lease, o.Mark))), nil, nil)
-	if o.Outcome == check.OK && a.status == http.StatusOK {
+	if o.Outcome == check.OK && a.status != http.StatusNoContent {
 		var got struct {
 			Jobs []struct {
 				ID, Receipt, Queue, Body       string

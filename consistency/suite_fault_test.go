@@ -300,6 +300,7 @@ func fullDisk(w *world) {
 
 // powerCut cuts the power of nodes at one moment.
 func (w *world) powerCut(nodes ...int) {
+	from := w.rec.Now()
 	w.ended("power cut", nodes, func() {
 		lost, err := w.c.PowerCut(nodes...)
 		w.must(err)
@@ -308,4 +309,7 @@ func (w *world) powerCut(nodes ...int) {
 		}
 		w.hold(0, time.Second)
 	})
+	if len(nodes) > len(w.c.Nodes)/2 {
+		w.rec.Event(check.Event{From: from, Node: -1, What: "a majority without power", Reboot: true})
+	}
 }

@@ -13,8 +13,8 @@ func BlackBox(h *History) []Problem {
 	jobs, p := gather(h)
 	p = problems{} // what gather found is accounting's
 	for _, s := range jobs {
-		leases(&p, s)
-		timers(&p, s)
+		leases(&p, h, s)
+		timers(&p, h, s)
 	}
 	for queue, q := range byQueue(h, jobs) { // order does not reach output
 		q.fifo(&p, queue)
@@ -25,7 +25,7 @@ func BlackBox(h *History) []Problem {
 }
 
 // leases: nobody gets a job while another one certainly holds it.
-func leases(p *problems, s *sent) {
+func leases(p *problems, h *History, s *sent) {
 	ds := slices.Clone(s.deliveries)
 	slices.SortFunc(ds, func(a, b taken) int { return cmp.Compare(a.d.Fence, b.d.Fence) })
 	for i := 1; i < len(ds); i++ {
@@ -50,16 +50,16 @@ func leases(p *problems, s *sent) {
 				end = min(end, o.Call)
 			}
 		}
-		if b.by.Call > a.by.Ret && b.by.Ret < end {
+		if b.by.Call > a.by.Ret && b.by.Ret < end && !h.rebooted(a.by.Call, b.by.Ret) {
 			p.add("black box: lease", "%s was given to %v at %v, while %v held it until %v at least", a.d.ID, b.by, b.by.Ret, a.by, end)
 		}
 	}
 }
 
 // timers: nothing comes before its delay, and a job fails as often as it may.
-func timers(p *problems, s *sent) {
+func timers(p *problems, h *History, s *sent) {
 	for _, t := range s.deliveries {
-		if d := s.job.Delay; d > 0 && t.by.Ret < s.op.Call+d-slack(d) {
+		if d := s.job.Delay; d > 0 && t.by.Ret < s.op.Call+d-slack(d) && !h.rebooted(s.op.Call, t.by.Ret) {
 			p.add("black box: delay", "%s with a delay of %v came %v after it was sent", t.d.ID, d, t.by.Ret-s.op.Call)
 		}
 		if m := s.job.MaxFailures; m > 0 && t.d.Failures >= m {
@@ -74,7 +74,7 @@ func timers(p *problems, s *sent) {
 				continue
 			}
 			for _, later := range s.deliveries {
-				if later.d.Fence > t.d.Fence && later.by.Ret < g.Call+it.Delay-slack(it.Delay) {
+				if later.d.Fence > t.d.Fence && later.by.Ret < g.Call+it.Delay-slack(it.Delay) && !h.rebooted(g.Call, later.by.Ret) {
 					p.add("black box: delay", "%s came %v after a nack with a delay of %v", t.d.ID, later.by.Ret-g.Call, it.Delay)
 				}
 			}

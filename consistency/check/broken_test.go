@@ -154,6 +154,34 @@ func TestLostSuffix(t *testing.T) {
 	}
 }
 
+// When a majority lost its boot, leases and delays may end early.
+func TestReboot(t *testing.T) {
+	w := newWhole(t)
+	w.h.Ops = without(w.h.Ops, w.nack)
+	w.b.Jobs[0].Delay = second
+	w.h.Events = []Event{{From: w.b.Call, To: w.drained.Ret, Reboot: true}}
+	if p := BlackBox(&w.h); len(p) > 0 {
+		t.Error(p)
+	}
+}
+
+// A fast dequeue may stand in the log for two nodes, of which the first got nothing.
+func TestPassedOn(t *testing.T) {
+	w := newWhole(t)
+	op := &fsm.Dequeue{Request: 300, Queues: []string{"q"}, Max: 1, Consumer: "both"}
+	w.next(op)
+	e := Entry{Index: uint64(len(w.log)) + 2, Term: 2, Data: fsm.EncodeBatch(fsm.BatchHeader{Origin: 5, Epoch: 1<<32 | 9, TimeMs: w.ms}, &fsm.NodeStart{})}
+	second := Entry{Index: e.Index + 1, Term: 2, Data: fsm.EncodeBatch(fsm.BatchHeader{Origin: 5, Epoch: 1<<32 | 9, Number: 1, TimeMs: w.ms}, op)}
+	w.log = append(w.log, e, second)
+	w.h.Ops = append(w.h.Ops, &Op{Kind: Dequeue, Queue: "q", Mark: "both", Max: 1, Outcome: Unknown, Ret: Never})
+	if _, p := Witness(&w.h, w.log); len(p) > 0 {
+		t.Error(p)
+	}
+	third := Entry{Index: second.Index + 1, Term: 2, Data: fsm.EncodeBatch(fsm.BatchHeader{Origin: 5, Epoch: 1<<32 | 9, Number: 2, TimeMs: w.ms}, op)}
+	_, p := Witness(&w.h, append(w.log, third))
+	wants(t, p, "witness: replay")
+}
+
 // An unknown enqueue that was delivered counts from there; a window with a dequeue
 // of unknown outcome is skipped.
 func TestUnknownsInWindows(t *testing.T) {

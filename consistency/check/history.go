@@ -130,6 +130,19 @@ type Event struct {
 	What     string
 	// Ended: the node's process ended, and with it what it alone had.
 	Ended bool
+	// Reboot: a majority lost its boot at once, so that nobody knows how much time
+	// has passed: leases and delays may end early.
+	Reboot bool
+}
+
+// rebooted tells whether a majority lost its boot between two moments.
+func (h *History) rebooted(from, to time.Duration) bool {
+	for _, e := range h.Events {
+		if e.Reboot && e.From < to && e.To > from {
+			return true
+		}
+	}
+	return false
 }
 
 // Chain is a node's claim of its state's running hash at an index.

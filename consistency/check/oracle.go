@@ -70,6 +70,8 @@ type oSession struct {
 // oDequeue is what a dequeue was handed.
 type oDequeue struct {
 	index  int64 // of its entry
+	origin uint64
+	again  bool // a second node has sent it
 	parked bool
 	jobs   []oGrant
 	at     int64 // entry of the hand-out

@@ -14,11 +14,17 @@ func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
 	if op.AttemptID != "" {
 		return fmt.Errorf("the oracle knows no attempt ids")
 	}
-	if o.dequeues[op.Consumer] != nil {
+	d := o.dequeues[op.Consumer]
+	switch {
+	case d == nil:
+		d = &oDequeue{index: o.index, origin: h.Origin}
+		o.dequeues[op.Consumer] = d
+	case d.origin == h.Origin || d.again:
 		return fmt.Errorf("the dequeue marked %q took effect twice", op.Consumer)
+	default:
+		// A node passed it on to the leader, which found nothing, and goes on itself.
+		d.again, d.index = true, o.index
 	}
-	d := &oDequeue{index: o.index}
-	o.dequeues[op.Consumer] = d
 	w := &oWaiter{mark: op.Consumer, origin: h.Origin, epoch: h.Epoch, request: op.Request, deadline: o.now + op.WaitMs, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
 	switch {
 	case o.anyReady(op.Queues):

@@ -26,8 +26,7 @@ type witness struct {
 func Witness(h *History, log []Entry) (passed map[string]bool, found []Problem) {
 	w := &witness{h: h, o: newOracle(), last: uint64(len(log)) + 1, bound: map[*Op]uint64{}, lasts: map[[2]uint64]uint64{}}
 	for _, op := range h.Ops {
-		// What a fast answer found empty may be what others took and lose again.
-		if op.Outcome == OK && !op.written() && !op.Fast {
+		if op.Outcome == OK && !op.written() {
 			w.open = append(w.open, op)
 		}
 		if op.Outcome == OK && !op.Fast && op.Index > w.last {
@@ -192,7 +191,7 @@ func (w *witness) dequeue(op *Op) {
 		return // nothing of it, or handed out and lost on the way: the lease ends it
 	}
 	if len(op.Got) == 0 {
-		if d == nil || op.Fast {
+		if d == nil {
 			return // a read, see reads
 		}
 		for _, g := range d.jobs {
@@ -201,6 +200,10 @@ func (w *witness) dequeue(op *Op) {
 			}
 		}
 		return
+	}
+	if d != nil && d.again {
+		// What the first of the two nodes was handed, it gave back.
+		d.jobs = slices.DeleteFunc(d.jobs, func(g oGrant) bool { return g.back })
 	}
 	if d == nil {
 		if !op.Fast {
