@@ -58,3 +58,36 @@ func TestBytesOfMany(t *testing.T) {
 	}
 	runtime.KeepAlive(r)
 }
+
+// TestBytesPerMessage bounds what a message of 100 bytes takes on the heap, whatever
+// the size of the entries that brought it, and holds what is counted against it.
+func TestBytesPerMessage(t *testing.T) {
+	n := 1_000_000
+	if testing.Short() {
+		n = 100_000
+	}
+	heap := func() uint64 {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	for _, batch := range []int{1000, 10} {
+		before := heap()
+		r := newRig(t)
+		op := &Append{Topic: "t", Messages: make([]NewMessage, batch)}
+		for i := range op.Messages {
+			op.Messages[i].Body = make([]byte, 100)
+		}
+		for range n / batch {
+			r.applyData(t, r.encode(op))
+		}
+		took := float64(heap()-before) / float64(n)
+		counted := float64(r.m.Bytes()) / float64(n)
+		t.Logf("%d messages of 100 bytes, %d an entry: %.0f bytes a message on the heap, %.0f counted", n, batch, took, counted)
+		if took > 150 || counted < took/1.2 {
+			t.Errorf("%.0f bytes a message, %.0f counted", took, counted)
+		}
+		runtime.KeepAlive(r)
+	}
+}
