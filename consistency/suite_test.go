@@ -11,8 +11,8 @@ import (
 // leastOf is what a run of so many faults must have done.
 func leastOf(faults int) check.Least {
 	return check.Least{
-		Ops: 300 * faults, Terms: 1 + faults/4, Chains: 10 * faults, Jobs: 50 * faults,
-		Kinds: map[check.Kind]int{check.Enqueue: 50 * faults, check.Dequeue: 50 * faults, check.Ack: 20 * faults, check.Nack: faults / 4, check.Release: faults / 5, check.Extend: faults / 5, check.Count: faults},
+		Ops: 100 * faults, Terms: 1 + faults/4, Chains: 5 * faults, Jobs: 20 * faults,
+		Kinds: map[check.Kind]int{check.Enqueue: 20 * faults, check.Dequeue: 20 * faults, check.Ack: 10 * faults, check.Nack: faults / 4, check.Release: faults / 5, check.Extend: faults / 5, check.Count: faults / 2},
 	}
 }
 
