@@ -74,7 +74,7 @@ func (d *decoder) topic(f *fields) error {
 	if flags&1 != 0 {
 		c := f.topicConfig()
 		t.config = &c
-		d.m.noteTopicConsistency(t.name, c.Consistency)
+		m.noteTopicConsistency(t.name, c.Consistency)
 	}
 	t.version, t.first, t.next, t.timerMs = f.uvarint(), f.uvarint(), f.uvarint(), f.ms()
 	last, _, some := m.topics.Max()

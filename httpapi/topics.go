@@ -6,14 +6,6 @@ import (
 	"raftq/fsm"
 )
 
-// topicFields are a topic's configuration's fields by their options.
-var topicFields = []struct {
-	opt   option
-	field fsm.TopicFields
-}{
-	{optMaxCount, fsm.FieldTopicCount}, {optMaxBytes, fsm.FieldTopicBytes}, {optMaxAge, fsm.FieldTopicAge}, {optConsistency, fsm.FieldTopicConsistency},
-}
-
 // putTopic sets the path's topic's configuration, what is not named being its
 // default, and makes the topic.
 func (c *call) putTopic() error {
