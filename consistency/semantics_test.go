@@ -227,7 +227,7 @@ var semantics = map[string]func(u *api){
 		u.want(u.put("poison", "max_failures=0", "") != "", "never")
 	},
 	"backoff": func(u *api) {
-		u.ask(200, "PUT", "/v1/queues/backoff", `{"backoff":{"min":"200ms","max":"1s"}}`)
+		u.ask(200, "PUT", "/v1/queues/backoff", `{"backoff":{"min":"800ms","max":"4s"}}`)
 		id := u.put("backoff", "", "")
 		wait := func() float64 {
 			u.settle("nack", u.one("backoff", "").text("receipt"), "")
@@ -235,9 +235,9 @@ var semantics = map[string]func(u *api){
 			return o.num("deliver_at_ms") - o.num("enqueued_at_ms")
 		}
 		first := wait()
-		u.want(first >= 200 && first < 2200, "first: %v ms", first)
+		u.want(first >= 800 && first < 4000, "first: %v ms", first)
 		second := wait() - first
-		u.want(second >= 400, "the second is twice as long: %v ms more", second)
+		u.want(second >= 1600, "the second is twice as long: %v ms more", second)
 		// An explicit delay wins, nothing set is at once.
 		u.settle("nack", u.one("backoff", "").text("receipt"), `,"delay":"1h"`)
 		u.want(u.job(id).text("state") == "delayed", "with a delay")

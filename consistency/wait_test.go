@@ -115,7 +115,7 @@ func TestParkedNodeKilled(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 20*time.Second, "1500 jobs acked", func() bool {
+	eventually(t, 60*time.Second, "1500 jobs acked", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		n := 0
