@@ -164,10 +164,12 @@ func TestCoordinatedPowerCut(t *testing.T) {
 	w.startLoad()
 	rounds := byMode(1, 2, 5, 20)
 	for range rounds {
+		w.load.await(100)
 		w.inject(named(t, "power cut of all")[0])
 	}
+	// Who leads is asked now and then: a term that is over soon may not be seen.
 	least := leastOf(rounds)
-	least.Events, least.Terms = []string{"power cut"}, 2
+	least.Events, least.Terms = []string{"power cut"}, 1
 	w.verdict(t.Name(), least)
 }
 
@@ -203,6 +205,6 @@ func TestPowerCutOfThePivot(t *testing.T) {
 		w.alive()
 	}
 	least := leastOf(rounds)
-	least.Events, least.Terms = []string{"power cut", "pause", "partition"}, 2
+	least.Events, least.Terms = []string{"power cut", "pause", "partition"}, 1
 	w.verdict(t.Name(), least)
 }
