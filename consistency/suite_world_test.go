@@ -186,7 +186,7 @@ func (w *world) note(ctx context.Context, i int) {
 	}
 	for _, m := range v.Nodes {
 		if m.Name == w.c.Nodes[i].Name && m.Chain.Index > 0 {
-			w.rec.Chain(check.Chain{Node: m.Name, Index: m.Chain.Index, Hash: m.Chain.Hash}, v.Leader, v.Term)
+			w.rec.Chain(check.Chain{Node: m.Name, Index: m.Chain.Index, Hash: m.Chain.Hash})
 		}
 	}
 }

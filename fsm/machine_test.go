@@ -46,18 +46,20 @@ func TestHotSize(t *testing.T) {
 	}
 }
 
+// heap is how many bytes are in use.
+func heap() uint64 {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
 // TestBytesPerJob proves the memory that a backlog takes, and that Bytes is not
 // far from the truth.
 func TestBytesPerJob(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {
 		n = 100_000
-	}
-	heap := func() uint64 {
-		var s runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
 	}
 	before := heap()
 	r := newRig(t)

@@ -11,12 +11,6 @@ import (
 // waiter take, and that Bytes counts no less than that and not far more.
 func TestBytesOfMany(t *testing.T) {
 	const queues, waiters = 100_000, 10_000
-	heap := func() uint64 {
-		var s runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
-	}
 	name := func(i int) string { return "queue-" + strconv.Itoa(i) }
 	r := newRig(t)
 	body := bytes.Repeat([]byte{'x'}, 100)
@@ -65,12 +59,6 @@ func TestBytesPerMessage(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() {
 		n = 100_000
-	}
-	heap := func() uint64 {
-		var s runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&s)
-		return s.HeapAlloc
 	}
 	for _, batch := range []int{1000, 10} {
 		before := heap()

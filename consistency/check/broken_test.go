@@ -241,10 +241,10 @@ func TestVacuous(t *testing.T) {
 	windows, _ := Linear(&w.h, "q", nil)
 	w.h.Events = []Event{{What: "kill -9 of n1"}}
 	enough := Least{Ops: 5, Kinds: map[Kind]int{Enqueue: 2}, Terms: 1, Events: []string{"kill"}, Windows: 1, Jobs: 3}
-	if p := Vacuous(&w.h, sum, windows, enough); len(p) > 0 {
+	if p := Vacuous(&w.h, sum, w.log, windows, enough); len(p) > 0 {
 		t.Error(p)
 	}
 	for _, more := range []Least{{Ops: 50}, {Kinds: map[Kind]int{Extend: 1}}, {Terms: 2}, {Events: []string{"power cut"}}, {Windows: 2}, {Jobs: 4}, {Chains: 1}} {
-		wants(t, Vacuous(&w.h, sum, windows, more), "vacuous")
+		wants(t, Vacuous(&w.h, sum, w.log, windows, more), "vacuous")
 	}
 }

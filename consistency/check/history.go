@@ -157,7 +157,6 @@ type History struct {
 	Ops    []*Op
 	Events []Event
 	Chains []Chain
-	Terms  map[uint64]string // leader of each term seen
 }
 
 // Recorder collects a History on one monotonic clock.
@@ -170,7 +169,7 @@ type Recorder struct {
 
 // NewRecorder starts the clock.
 func NewRecorder() *Recorder {
-	return &Recorder{base: time.Now(), h: History{Terms: map[uint64]string{}}}
+	return &Recorder{base: time.Now()}
 }
 
 // Now is the time on the recorder's clock.
@@ -200,14 +199,11 @@ func (r *Recorder) Event(e Event) {
 	r.mu.Unlock()
 }
 
-// Chain notes a node's claim, and the leader that it knows.
-func (r *Recorder) Chain(c Chain, leader string, term uint64) {
+// Chain notes a node's claim.
+func (r *Recorder) Chain(c Chain) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.h.Chains = append(r.h.Chains, c)
-	if leader != "" {
-		r.h.Terms[term] = leader
-	}
+	r.mu.Unlock()
 }
 
 // History hands out what was recorded. Nobody may record any more.

@@ -33,7 +33,7 @@ type Result struct {
 // Judge runs every checker. logs is what each node's files show as committed;
 // windowPrefix names the queues that Linear looks at.
 func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, windowPrefix string, least Least) *Result {
-	r := &Result{h: h, Terms: len(h.Terms), Chains: len(h.Chains), Took: map[string]time.Duration{}}
+	r := &Result{h: h, Chains: len(h.Chains), Took: map[string]time.Duration{}}
 	for _, op := range h.Ops {
 		r.Length = max(r.Length, op.Call)
 	}
@@ -45,13 +45,13 @@ func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, w
 	var log []Entry
 	step("accounting", func() (p []Problem) { r.Sum, p = Accounting(h); return p })
 	step("log", func() (p []Problem) { log, p = Merge(logs); return p })
-	r.Entries = len(log)
+	r.Entries, r.Terms = len(log), terms(log)
 	var passed map[string]bool
 	step("witness", func() (p []Problem) { passed, p = Witness(h, log); return p })
 	step("black box", func() []Problem { return BlackBox(h) })
 	step("linear", func() (p []Problem) { r.Windows, p = Linear(h, windowPrefix, passed); return p })
 	step("chains", func() []Problem { return Chains(h, log, genesis) })
-	step("vacuous", func() []Problem { return Vacuous(h, r.Sum, r.Windows, least) })
+	step("vacuous", func() []Problem { return Vacuous(h, r.Sum, log, r.Windows, least) })
 	return r
 }
 

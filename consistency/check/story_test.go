@@ -30,7 +30,7 @@ const (
 )
 
 func newStory(t *testing.T) *story {
-	s := &story{t: t, o: newOracle(), ms: 1000, h: History{Terms: map[uint64]string{2: "n1"}}}
+	s := &story{t: t, o: newOracle(), ms: 1000}
 	s.entry(0, &fsm.NodeStart{})
 	return s
 }

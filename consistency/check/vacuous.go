@@ -6,7 +6,7 @@ import "strings"
 type Least struct {
 	Ops     int          // with an OK answer
 	Kinds   map[Kind]int // of them
-	Terms   int          // leaders that were seen
+	Terms   int          // with entries in the log: a leader each
 	Events  []string     // words that must stand in some event
 	Windows int          // checked
 	Chains  int          // claims that were compared
@@ -14,7 +14,7 @@ type Least struct {
 }
 
 // Vacuous says in what a run tested too little.
-func Vacuous(h *History, s Summary, windows []*Window, least Least) []Problem {
+func Vacuous(h *History, s Summary, log []Entry, windows []*Window, least Least) []Problem {
 	var p problems
 	short := func(what string, got, want int) {
 		if got < want {
@@ -25,7 +25,7 @@ func Vacuous(h *History, s Summary, windows []*Window, least Least) []Problem {
 	for k := range kindEnd {
 		short(k.String()+" operations", s.Kinds[k], least.Kinds[k])
 	}
-	short("terms", len(h.Terms), least.Terms)
+	short("terms", terms(log), least.Terms)
 	short("chains", len(h.Chains), least.Chains)
 	short("jobs done", s.Done, least.Jobs)
 	checked := 0
@@ -45,4 +45,16 @@ func Vacuous(h *History, s Summary, windows []*Window, least Least) []Problem {
 		short("faults like "+word, n, 1)
 	}
 	return p.all()
+}
+
+// terms counts those whose leader's entries are in the log. Nodes that are asked who
+// leads show no term that is over soon.
+func terms(log []Entry) int {
+	n, last := 0, uint64(0)
+	for _, e := range log {
+		if e.Term != last {
+			n, last = n+1, e.Term
+		}
+	}
+	return n
 }
