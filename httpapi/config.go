@@ -46,17 +46,24 @@ func (c *call) configure(whole bool) error {
 		return err
 	}
 	res, err := c.submit(op, c.timeout(), nil)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case res.Code == fsm.CodeETagMismatch && op.Create:
-		return refuse(res.Code, "queue %q has been configured", queue)
+	}
+	return c.configured(&res, op.Create, "queue", queue)
+}
+
+// configured answers a new configuration of a queue or topic; create: it must have
+// been the first.
+func (c *call) configured(res *fsm.Result, create bool, what, name string) error {
+	switch {
+	case res.Code == fsm.CodeETagMismatch && create:
+		return refuse(res.Code, "%s %q has been configured", what, name)
 	case res.Code != fsm.CodeOK:
-		return refuse(res.Code, "queue %q", queue)
+		return refuse(res.Code, "%s %q", what, name)
 	}
 	c.setETag(res.Version)
-	b := appendString(append(c.out[:0], `{"queue":`...), queue)
-	b = appendMember(b, "version", res.Version)
+	b := append(append(append(c.out[:0], `{"`...), what...), `":`...)
+	b = appendMember(appendString(b, name), "version", res.Version)
 	c.out = append(b, "}\n"...)
 	return c.answer(200, typeJSON)
 }

@@ -24,18 +24,10 @@ func (c *call) putTopic() error {
 		return err
 	}
 	res, err := c.submit(op, c.timeout(), nil)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case res.Code == fsm.CodeETagMismatch && op.Create:
-		return refuse(res.Code, "topic %q has been configured", topic)
-	case res.Code != fsm.CodeOK:
-		return refuse(res.Code, "topic %q", topic)
 	}
-	c.setETag(res.Version)
-	b := appendString(append(c.out[:0], `{"topic":`...), topic)
-	c.out = append(appendMember(b, "version", res.Version), "}\n"...)
-	return c.answer(200, typeJSON)
+	return c.configured(&res, op.Create, "topic", topic)
 }
 
 // noTopic is the refusal of what does not make one.

@@ -3,7 +3,6 @@ package respapi
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	crand "crypto/rand"
@@ -13,12 +12,9 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -313,135 +309,6 @@ func TestLoading(t *testing.T) {
 	}
 }
 
-// Close ends what waits with LEAVING and lets what is under way be answered.
-func TestClose(t *testing.T) {
-	r := newInProcess(t)
-	s := newServer(t, r, Options{})
-	addr := listen(t, s)
-	waiting, idle, half := dialResp(t, addr), dialResp(t, addr), dialResp(t, addr)
-	waiting.Write(slices.Concat(packed("GETJOB", "FROM", "q"), packed("PING")))
-	r.await(t, "the waiting GETJOB", func() bool { return len(r.parked) == 1 })
-	if v := idle.do("PING"); v != "PONG" {
-		t.Fatal(v)
-	}
-	half.Write([]byte("*2\r\n$4\r\nPI"))
-	closeServer(t, s)
-	if v := text(waiting.receive()); !strings.HasPrefix(v, "LEAVING ") {
-		t.Error(v)
-	}
-	if v := waiting.receive(); v != "PONG" {
-		t.Error(v)
-	}
-	for _, c := range []*respClient{waiting, idle, half} {
-		if v, err := receiveResp(c.r); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("still there: %v, %v", v, err)
-		}
-	}
-	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("still listening")
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.parked) != 0 {
-		t.Error("a waiter is left")
-	}
-}
-
-// Close cuts what does not end, and gives back what was not written.
-func TestCloseCuts(t *testing.T) {
-	r := newInProcess(t)
-	s := newServer(t, r, Options{})
-	addr := listen(t, s)
-	block, stuck := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	r.refuse = func(op fsm.Op) error {
-		if _, ok := op.(*fsm.Dequeue); ok {
-			once.Do(func() { close(stuck) })
-			r.mu.Unlock()
-			<-block
-			r.mu.Lock()
-		}
-		return nil
-	}
-	c := dialResp(t, addr)
-	c.do("ADDJOB", "q", "x", 0)
-	c.send("GETJOB", "NOHANG", "FROM", "q")
-	<-stuck
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("close: %v", err)
-	}
-	if v, err := receiveResp(c.r); err == nil {
-		t.Errorf("answered %v", v)
-	}
-	close(block)
-	r.await(t, "what comes back", func() bool { return r.returned == 1 })
-}
-
-func TestLimitsOfConnections(t *testing.T) {
-	r := newInProcess(t)
-	addr := listen(t, newServer(t, r, Options{Config: Config{MaxClients: 2}}))
-	a, b := dialResp(t, addr), dialResp(t, addr)
-	a.do("PING")
-	b.do("PING")
-	c := dialResp(t, addr)
-	if v, err := receiveResp(c.r); err != nil || !strings.HasPrefix(text(v), "ERR max number of clients") {
-		t.Errorf("%v, %v", v, err)
-	}
-	if v := a.do("CONFIG", "SET", "maxclients", 3); v != "OK" {
-		t.Error(v)
-	}
-	if v := dialResp(t, addr).do("PING"); v != "PONG" {
-		t.Error(v)
-	}
-	// An idle one is closed, one that waits is not.
-	a.do("CONFIG", "SET", "timeout", 1)
-	b.do("PING")
-	a.send("GETJOB", "FROM", "q")
-	if v, err := receiveResp(b.r); err != io.EOF {
-		t.Errorf("an idle client: %v, %v", v, err)
-	}
-	d := dialResp(t, addr)
-	id := d.do("ADDJOB", "q", "x", 0)
-	if v := text(a.receive()); v != fmt.Sprintf("[[q %v x]]", id) {
-		t.Error(v)
-	}
-}
-
-func TestClientCommands(t *testing.T) {
-	r := newInProcess(t)
-	addr := listen(t, newServer(t, r, Options{}))
-	a, b := dialResp(t, addr), dialResp(t, addr)
-	b.do("CLIENT", "SETNAME", "b")
-	b.send("GETJOB", "FROM", "q")
-	r.await(t, "the waiting GETJOB", func() bool { return len(r.parked) == 1 })
-	list := text(a.do("CLIENT", "LIST"))
-	if strings.Count(list, "\n") != 2 || !strings.Contains(list, "addr="+b.LocalAddr().String()+" name=b ") || !strings.Contains(list, "cmd=getjob\n") || !strings.Contains(list, "cmd=client\n") {
-		t.Error(list)
-	}
-	if v := a.do("CLIENT", "KILL", b.LocalAddr().String()); v != "OK" {
-		t.Error(v)
-	}
-	r.await(t, "the end of the wait", func() bool { return len(r.parked) == 0 })
-	if v := a.do("CLIENT", "KILL", a.LocalAddr().String()); v != "OK" {
-		t.Error(v)
-	}
-	if v, err := receiveResp(a.r); err != io.EOF {
-		t.Errorf("%v, %v", v, err)
-	}
-	// Jobs carry the name of who took them.
-	c := dialResp(t, addr)
-	c.do("CLIENT", "SETNAME", "worker-7")
-	c.do("ADDJOB", "q", "x", 0)
-	id, _ := fsm.ParseID(c.do("GETJOB", "FROM", "q").([]any)[0].([]any)[1].(string))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if j, _ := r.m.Job(id.Key); j.Consumer != "worker-7" {
-		t.Errorf("taken by %q", j.Consumer)
-	}
-}
-
 // MONITOR shows what others ask for, without bodies and secrets, until the client
 // leaves.
 func TestMonitor(t *testing.T) {
@@ -612,128 +479,6 @@ func TestTLS(t *testing.T) {
 	c.send("PING") // a record while it waits is no hang-up
 	tc.NetConn().Close()
 	r.await(t, "its end", func() bool { return len(r.parked) == 0 })
-}
-
-// TestHangUps proves that a close, a half-close and a reset each end a waiting
-// GETJOB, which takes no job afterwards.
-func TestHangUps(t *testing.T) {
-	for name, leave := range map[string]func(c *respClient){
-		"close":      func(c *respClient) { c.Close() },
-		"half-close": func(c *respClient) { c.Conn.(*net.TCPConn).CloseWrite() },
-		"reset":      func(c *respClient) { c.Conn.(*net.TCPConn).SetLinger(0); c.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newInProcess(t)
-			s := newServer(t, r, Options{})
-			c := dialResp(t, listen(t, s))
-			c.send("GETJOB", "FROM", "q")
-			r.await(t, "the waiting GETJOB", func() bool { return len(r.parked) == 1 })
-			leave(c)
-			r.await(t, "its end", func() bool { return len(r.parked) == 0 })
-			if name == "half-close" {
-				if v := text(c.receive()); !strings.Contains(v, "half-closed") {
-					t.Error(v)
-				}
-			}
-			other := dialResp(t, c.RemoteAddr().String())
-			other.do("ADDJOB", "q", "x", 0)
-			if v := other.do("QLEN", "q"); v != int64(1) {
-				t.Errorf("%v jobs are there", v)
-			}
-		})
-	}
-}
-
-// TestRandomHangUps proves over many connections, pipelined or not, leaving at
-// random moments in random ways, that each hand-out is either given back or
-// counted as written, and that whatever a client read was counted as written.
-func TestRandomHangUps(t *testing.T) {
-	r := newInProcess(t)
-	s := newServer(t, r, Options{})
-	addr := listen(t, s)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	producer := dialResp(t, addr)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	read := 0
-	slots := make(chan struct{}, 30)
-	for i := range 500 {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			n := randomClient(t, addr, rand.New(rand.NewPCG(seed, uint64(i))))
-			mu.Lock()
-			read += n
-			mu.Unlock()
-		})
-		producer.do("ADDJOB", "q", i, 0)
-	}
-	wg.Wait()
-	closeServer(t, s)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	written, undelivered := int(s.stats.written.Load()), int(s.stats.undelivered.Load())
-	t.Logf("%d handed, %d written, %d given back, %d read", r.handed, written, undelivered, read)
-	if r.handed != written+undelivered || r.returned != undelivered {
-		t.Errorf("%d handed out, but %d written and %d given back (%d at the replica)", r.handed, written, undelivered, r.returned)
-	}
-	if read > written {
-		t.Errorf("clients read %d, only %d counted", read, written)
-	}
-	if written == 0 {
-		t.Error("nothing was written")
-	}
-	if err := r.m.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-func randomClient(t *testing.T, addr string, rnd *rand.Rand) (read int) {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
-	br := bufio.NewReader(nc)
-	var train []byte
-	n := 1 + rnd.IntN(4)
-	for range n {
-		switch rnd.IntN(4) {
-		case 0:
-			train = append(train, packed("PING")...)
-		case 1:
-			train = append(train, packed("GETJOB", "NOHANG", "COUNT", 2, "FROM", "q")...)
-		default:
-			train = append(train, packed("GETJOB", "TIMEOUT", 1+rnd.IntN(20), "FROM", "q")...)
-		}
-	}
-	if _, err := nc.Write(train); err != nil {
-		return 0
-	}
-	receive := func() bool {
-		v, err := receiveResp(br)
-		if jobs, ok := v.([]any); ok && err == nil {
-			read += len(jobs)
-		}
-		return err == nil
-	}
-	for range rnd.IntN(n + 1) {
-		if !receive() {
-			return read
-		}
-	}
-	switch rnd.IntN(3) {
-	case 0:
-		nc.(*net.TCPConn).SetLinger(0)
-	case 1:
-		nc.(*net.TCPConn).CloseWrite()
-		for receive() {
-		}
-	}
-	return read
 }
 
 // A panic in a command is answered, logged, and costs its connection alone.
