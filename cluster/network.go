@@ -33,14 +33,21 @@ type Network struct {
 }
 
 const (
+	// One place for the whole machine, as namespaces and addresses are the machine's:
+	// with one in TMPDIR two runs with different ones pull down each other's networks.
+	lockDir = "/run/lock"
+
 	networksMax = 64
 	firstHost   = 10 // of the nodes' addresses
 )
 
 // newNetwork takes a free number and builds a network without nodes.
 func newNetwork() (*Network, error) {
+	if err := os.MkdirAll(lockDir, 0o777|os.ModeSticky); err != nil {
+		return nil, err
+	}
 	for number := range networksMax {
-		path := fmt.Sprintf("%s/raftq-network-%d.lock", os.TempDir(), number)
+		path := fmt.Sprintf("%s/raftq-network-%d.lock", lockDir, number)
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, err
