@@ -10,9 +10,10 @@ BENCH_TIME   ?= 100ms
 BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
+DAMAGED_COPIES ?= 10000
 MEMBER_ROUNDS ?= 10
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs sim compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs sim damaged-copies compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -90,6 +91,9 @@ seeded-bugs: ## builds with a bug each: the tests must find it
 
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
+
+damaged-copies: ## DAMAGED_COPIES damaged copies of data directories, each opened as a node does
+	RAFTQ_DAMAGED_COPIES=$(DAMAGED_COPIES) $(GO) test -count=1 -v -timeout 30m -run 'TestDamagedCopies$$' ./raftnode
 
 compat: ## clients of other people against three nodes; needs npm and redis-tools (Debian)
 	RAFTQ_COMPAT=1 $(GO) test -count=1 -timeout 20m -run 'TestCompat$$' -v ./respapi

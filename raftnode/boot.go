@@ -137,13 +137,15 @@ func boot(cfg Config) (_ *booted, err error) {
 		opts.Fresh = true // built and never opened: there is no note yet
 	}
 	// What a crash left half-written.
-	if _, err := snapshot.Clean(dir.snapDir()); err != nil {
-		return nil, err
+	if _, err := snapshot.Clean(dir.snapDir()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err // without the directory there is no snapshot, which wal.Open says better
 	}
 	now := clocks()
-	log, st, err := wal.Open(opts, func(m wal.Marker) bool {
+	log, st, err := wal.Open(opts, func(metadata []byte, m wal.Marker) bool {
+		// A whole file of another cluster may have the name, and its index and term.
+		var owner identity
 		h, err := snapshot.Verify(snapshot.Path(dir.snapDir(), m.Index))
-		return err == nil && h.Index == m.Index && h.Term == m.Term
+		return err == nil && h.Index == m.Index && h.Term == m.Term && json.Unmarshal(metadata, &owner) == nil && h.ClusterID == owner.Cluster
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir.walDir(), err)
@@ -156,7 +158,7 @@ func boot(cfg Config) (_ *booted, err error) {
 	}()
 	var self identity
 	if err := json.Unmarshal(st.Metadata, &self); err != nil {
-		return nil, fmt.Errorf("the log's metadata: %w", err)
+		return nil, &DataError{dir.walDir(), fmt.Sprintf("the log's metadata: %v", err), joinAnew}
 	}
 	if err := self.check(cfg, dir.path); err != nil {
 		return nil, err
@@ -174,7 +176,8 @@ func boot(cfg Config) (_ *booted, err error) {
 	if err := b.storage.Append(st.Entries); err != nil {
 		return nil, err
 	}
-	counter, err := nextBoot(dir.boots())
+	seen, _ := machine.Session(self.Node)
+	counter, err := nextBoot(dir.boots(), seen.Epoch>>32)
 	if err != nil {
 		return nil, err
 	}
@@ -244,18 +247,22 @@ func openDataDir(path string) (*dataDir, error) {
 }
 
 // nextBoot counts this start, durably, before anything of its epoch leaves the
-// process.
-func nextBoot(path string) (uint64, error) {
+// process. seen is the last start of this node that its own snapshot knows: a
+// counter that is not above it would number batches anew.
+func nextBoot(path string, seen uint64) (uint64, error) {
 	n := uint64(0)
 	if b, err := os.ReadFile(path); err == nil {
 		if n, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 16); err != nil {
-			return 0, fmt.Errorf("boot counter %s: %w", path, err)
+			return 0, &DataError{path, fmt.Sprintf("the boot counter is damaged: %v", err), joinAnew}
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
-	if n++; n > 1<<16-1 {
-		return 0, fmt.Errorf("boot counter %s is used up after %d starts: replace this member by a new one", path, n-1)
+	switch n++; {
+	case n > 1<<16-1:
+		return 0, &DataError{path, fmt.Sprintf("the boot counter is used up after %d starts", n-1), joinAnew}
+	case n <= seen:
+		return 0, &DataError{path, fmt.Sprintf("this would be start %d, but the node's own state has seen start %d: the boot counter is gone, old or of another node", n, seen), joinAnew}
 	}
 	return n, writeFile(path, fmt.Appendln(nil, n))
 }

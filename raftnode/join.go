@@ -215,7 +215,7 @@ func genesis(dir *dataDir, cfg Config) error {
 		return err
 	}
 	if _, err := os.Stat(dir.boots()); err == nil {
-		return fmt.Errorf("this node has run before, and its log is gone; it must not begin again: remove the whole directory, and let the node join as a new member")
+		return &DataError{filepath.Join(dir.path, "log"), "this node has run before, and its log is gone; it must not begin again", joinAnew}
 	}
 	if r, err := rejoining(dir); err != nil || r != nil {
 		return errors.Join(err, errors.New("this node is on its way back as a new member, because its log is damaged; it must not begin again"))

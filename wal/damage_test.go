@@ -519,7 +519,7 @@ func TestRandomDamage(t *testing.T) {
 		}
 		l, st, err := Open(c, nil)
 		if err != nil {
-			if !IsLoss(err) && !errors.Is(err, ErrNoLog) {
+			if !IsLoss(err) {
 				fail("%v", err)
 			}
 			refused++

@@ -5,14 +5,18 @@ import (
 	"fmt"
 )
 
-// ErrNoLog: the directory does not exist or holds no segment.
-var ErrNoLog = errors.New("wal: no log here")
-
 // ErrOldMarker: Mark was called with a snapshot older than the start of the log
 // (a newer one was received meanwhile). Nothing was written; drop the snapshot.
 var ErrOldMarker = errors.New("wal: the snapshot is older than the start of the log")
 
 const rejoinAdvice = "this node must not vote or serve with it: let it leave and rejoin through the surviving majority (--recover=rejoin), and check the disk"
+
+// NoLogError: the directory does not exist or holds no segment.
+type NoLogError struct{ Dir string }
+
+func (e *NoLogError) Error() string {
+	return fmt.Sprintf("wal: no log in %s: the directory, or every segment in it, is gone; %s", e.Dir, rejoinAdvice)
+}
 
 // LostTailError: the log ends before the position that the note says was synced,
 // or is another one there. Acknowledged records are missing.
@@ -65,11 +69,12 @@ func (e *NoSnapshotError) Error() string {
 	return fmt.Sprintf("wal: no usable snapshot for the log in %s (commit %d; markers tried:%s); restore the snapshot file, or let the node rejoin (--recover=rejoin)", e.Dir, e.Commit, s)
 }
 
-// IsLoss reports whether err says that this replica lost promised records or its
-// snapshot, so that only rejoining as a new learner helps.
+// IsLoss reports whether err says that this replica lost promised records, its
+// whole log or its snapshot, so that only rejoining as a new learner helps.
 func IsLoss(err error) bool {
+	var g *NoLogError
 	var l *LostTailError
 	var c *CorruptError
 	var n *NoSnapshotError
-	return errors.As(err, &l) || errors.As(err, &c) || errors.As(err, &n)
+	return errors.As(err, &g) || errors.As(err, &l) || errors.As(err, &c) || errors.As(err, &n)
 }

@@ -64,7 +64,7 @@ func newLog(t testing.TB, segmentBytes int64) Options {
 	return opts
 }
 
-func mustOpen(t testing.TB, opts Options, usable func(Marker) bool) (*Log, *State) {
+func mustOpen(t testing.TB, opts Options, usable func([]byte, Marker) bool) (*Log, *State) {
 	t.Helper()
 	l, st, err := Open(opts, usable)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	must(t, l.Close())
-	l, st = mustOpen(t, opts, func(m Marker) bool { return m.Index < 3 })
+	l, st = mustOpen(t, opts, func(_ []byte, m Marker) bool { return m.Index < 3 })
 	wantState(t, st, 1, hs(2, 1, 3), entries(2, 5, 2))
 	must(t, l.Close())
 }

@@ -79,12 +79,12 @@ func create(opts Options, metadata []byte, hs *raftpb.HardState, m Marker) error
 // from and makes the log writable. Nothing is written before everything is
 // checked. The caller holds the lock of the data directory.
 //
-// usable says whether the snapshot file of a marker is there and verifies; it is
-// asked newest first. nil means that all are.
+// usable says whether the snapshot file of a marker is there, verifies, and belongs
+// to the log with that metadata; it is asked newest first. nil means that all are.
 //
-// The errors ErrNoLog, *LostTailError, *CorruptError and *NoSnapshotError say
+// The errors *NoLogError, *LostTailError, *CorruptError and *NoSnapshotError say
 // what the log is; any other is one of the system.
-func Open(opts Options, usable func(Marker) bool) (*Log, *State, error) {
+func Open(opts Options, usable func(metadata []byte, m Marker) bool) (*Log, *State, error) {
 	if err := opts.check(); err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +137,7 @@ func openWritable(opts Options, s *scan, n *note, m Marker, cut bool) (*Log, err
 	}
 	w, err := etcdwal.Open(opts.Logger, opts.Dir, &walpb.Snapshot{Index: &m.Index, Term: &m.Term})
 	if err != nil {
-		return nil, fmt.Errorf("wal: open for writing: %w", err)
+		return nil, misnamed(t, fmt.Errorf("wal: open for writing: %w", err))
 	}
 	if seeded == "no-fsync" {
 		w.SetUnsafeNoFsync()
@@ -161,7 +161,7 @@ func (l *Log) start(s *scan, n *note) error {
 	// equal would mean that the two read different files.
 	metadata, hs, _, err := l.w.ReadAll()
 	if err != nil && !errors.Is(err, etcdwal.ErrSnapshotNotFound) {
-		return fmt.Errorf("wal: make the log writable: %w", err)
+		return misnamed(s.tail(), fmt.Errorf("wal: make the log writable: %w", err))
 	}
 	raw := s.shape.hs
 	if !bytes.Equal(metadata, s.metadata) || (hardState{hs.GetTerm(), hs.GetVote(), hs.GetCommit()}) != raw {
@@ -196,6 +196,17 @@ func (l *Log) start(s *scan, n *note) error {
 		panic("BUG: wal: the first hard state was not synced")
 	}
 	return l.synced(start)
+}
+
+// misnamed takes what etcd's package finds wrong with files that our replay takes.
+// It goes by the index in a segment's name, which ours does not need.
+func misnamed(t *segment, err error) error {
+	for _, e := range []error{etcdwal.ErrFileNotFound, etcdwal.ErrSliceOutOfRange, etcdwal.ErrCRCMismatch, etcdwal.ErrMetadataConflict, etcdwal.ErrSnapshotMismatch} {
+		if errors.Is(err, e) {
+			return &CorruptError{t.name, t.used, fmt.Sprintf("the records are whole, but the index in the name of a segment is not the one that was written: %v", err)}
+		}
+	}
+	return err
 }
 
 // prepare makes the directory what etcd's package expects: no leftovers, and the

@@ -65,7 +65,7 @@ func (s *scan) tail() *segment { return s.segments[len(s.segments)-1] }
 func listSegments(dir string) ([]*segment, error) {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s does not exist", ErrNoLog, dir)
+		return nil, &NoLogError{dir}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wal: list segments: %w", err)
@@ -88,7 +88,7 @@ func listSegments(dir string) ([]*segment, error) {
 		segs = append(segs, &s)
 	}
 	if len(segs) == 0 {
-		return nil, fmt.Errorf("%w: no segment in %s", ErrNoLog, dir)
+		return nil, &NoLogError{dir}
 	}
 	sort.Slice(segs, func(i, j int) bool { return segs[i].seq < segs[j].seq })
 	for i := 1; i < len(segs); i++ {
@@ -389,7 +389,7 @@ func (s *scan) judge() (cut bool, err error) {
 
 // choose gives the newest marker that the log can start from and that is usable,
 // and the entries behind it.
-func (s *scan) choose(usable func(Marker) bool) (Marker, []*raftpb.Entry, error) {
+func (s *scan) choose(usable func([]byte, Marker) bool) (Marker, []*raftpb.Entry, error) {
 	ms := append([]Marker(nil), s.markers...)
 	sort.SliceStable(ms, func(i, j int) bool { return ms[i].Index > ms[j].Index })
 	tried := []Marker{}
@@ -405,7 +405,7 @@ func (s *scan) choose(usable func(Marker) bool) (Marker, []*raftpb.Entry, error)
 			// package will not open a log without one.
 			return m, nil, &CorruptError{s.segments[0].name, 0, fmt.Sprintf("segments before it are missing: the log is to start at snapshot %d", m.Index)}
 		}
-		if usable == nil || usable(m) {
+		if usable == nil || usable(s.metadata, m) {
 			return m, s.entries[m.Index-s.shape.base:], nil
 		}
 		tried = append(tried, m)
