@@ -16,6 +16,7 @@ import (
 	etcdwal "go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -127,6 +128,15 @@ func scanLog(dir string, n *note) (*scan, error) {
 	return s, nil
 }
 
+// fromDisk drops what the kernel remembers of a file, so that it is read from the
+// disk. After a failed fsync the kernel counts what it could not write as written: an
+// earlier process has ended because of that, and this one would take as durable what
+// the next power cut takes away, and with it everything that follows. What is not yet
+// written stays; the sync that ends Open covers it.
+func fromDisk(f *os.File) error {
+	return os.NewSyscallError("fadvise", unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+}
+
 // segment reads one file; more is false if the log ends inside it or is bad.
 func (s *scan) segment(i int) (more bool, err error) {
 	seg := s.segments[i]
@@ -137,6 +147,9 @@ func (s *scan) segment(i int) (more bool, err error) {
 		return false, err
 	}
 	defer f.Close()
+	if err := fromDisk(f); err != nil {
+		return false, err
+	}
 	r := bufio.NewReaderSize(f, 1<<18)
 	var buf []byte
 	for {
