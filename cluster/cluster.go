@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,10 +93,10 @@ func (c *Cluster) layOut() (*Node, error) {
 	o, i := c.options, len(c.Nodes)
 	n := &Node{
 		cluster: c,
-		binary:  o.Binary,
-		env:     o.Env,
 		Name:    fmt.Sprintf("n%d", i+1),
-		Args:    append([]string(nil), o.Args...),
+		Args:    slices.Clone(o.Args),
+		Env:     slices.Clone(o.Env),
+		Binary:  o.Binary,
 	}
 	n.DataDir = filepath.Join(o.Dir, n.Name)
 	n.LogFile = n.DataDir + ".log"

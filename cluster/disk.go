@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,21 +16,28 @@ import (
 // Disk is a node's own file system: ext4 on an image file, mounted at Dir. What
 // the node wrote and did not sync is in the memory of that file system and not
 // in the image, so a copy of the image is what a power cut leaves.
+//
+// The image lies on a tmpfs of its own, if there is room, and has no pages there for
+// blocks that were never written: without room for more the writes of the file
+// system fail (Starve).
 type Disk struct {
 	Dir string
 
-	net   *Network
-	image string
-	size  int64
+	net    *Network
+	image  string
+	store  string // the mount point of the image's own tmpfs, "" = none
+	most   []byte // of the loop device, before Starve: KiB in one request
+	size   int64
+	frozen bool
 }
 
 const (
 	diskBytes = 256 << 20
 
-	// imageDir is where images lie if there is room: their fsync must be cheap,
-	// three of them share a machine.
-	imageDir    = "/dev/shm"
-	imageDirMin = 2 << 30 // free bytes
+	// memoryDir tells whether there is room for images in memory: their fsync must be
+	// cheap, three of them share a machine.
+	memoryDir    = "/dev/shm"
+	memoryDirMin = 2 << 30 // free bytes
 
 	canary     = "not-synced"
 	balloon    = "balloon"
@@ -40,22 +48,59 @@ func newDisk(net *Network, dir, name string, size int64) (*Disk, error) {
 	d := &Disk{Dir: filepath.Join(dir, name), net: net, size: size}
 	at := dir
 	var fs syscall.Statfs_t
-	if syscall.Statfs(imageDir, &fs) == nil && int64(fs.Bavail)*fs.Bsize > imageDirMin {
-		at = imageDir
+	if syscall.Statfs(memoryDir, &fs) == nil && int64(fs.Bavail)*fs.Bsize > memoryDirMin {
+		d.store = d.Dir + ".store"
+		at = d.store
+		if err := errors.Join(os.MkdirAll(d.store, 0o755), net.mounted(d.store), tool("mount", "-t", "tmpfs", "-o", d.room(storeSizes*size), "raftq", d.store)); err != nil {
+			return nil, err
+		}
 	}
 	f, err := os.CreateTemp(at, fmt.Sprintf("raftq-%d-%s-*.img", net.number, name))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.close())
 	}
 	d.image = f.Name()
-	if err := errors.Join(f.Truncate(size), f.Close(), os.MkdirAll(d.Dir, 0o755), net.mounted(d.Dir),
-		tool("mkfs.ext4", "-q", "-F", "-m", "0", d.image)); err != nil {
-		return nil, errors.Join(err, os.Remove(d.image))
+	err = errors.Join(f.Truncate(size), f.Close(), os.MkdirAll(d.Dir, 0o755), net.mounted(d.Dir),
+		tool("mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0", d.image))
+	// Every block gets pages, and those that the new file system does not use lose them
+	// again: its own, the journal above all, keep them, so that a starved disk fails
+	// files and not itself.
+	if err == nil && d.store != "" {
+		err = rewrite(d.image)
 	}
-	if err := d.mount(); err != nil {
-		return nil, errors.Join(err, os.Remove(d.image))
+	if err == nil {
+		err = d.mount()
+	}
+	if err == nil && d.store != "" {
+		err = d.trim()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+// rewrite writes a file's own bytes into all of it, holes too.
+func rewrite(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := make([]byte, 1<<20)
+	for at := int64(0); ; {
+		n, err := f.ReadAt(b, at)
+		if _, err := f.WriteAt(b[:n], at); err != nil {
+			return err
+		}
+		at += int64(n)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // mount: the journal is written when somebody syncs, not every 5 seconds, so that
@@ -63,7 +108,14 @@ func newDisk(net *Network, dir, name string, size int64) (*Disk, error) {
 func (d *Disk) mount() error { return tool("mount", "-o", "loop,noatime,commit=600", d.image, d.Dir) }
 
 func (d *Disk) close() error {
-	return errors.Join(tool("umount", "--lazy", d.Dir), os.Remove(d.image))
+	err := d.Thaw()
+	if tool("mountpoint", "-q", d.Dir) == nil {
+		err = errors.Join(err, tool("umount", "--lazy", d.Dir))
+	}
+	if d.store != "" {
+		return errors.Join(err, tool("umount", "--lazy", d.store))
+	}
+	return errors.Join(err, os.RemoveAll(d.image))
 }
 
 // Fill leaves free bytes of room at most. The node may write meanwhile.
@@ -112,7 +164,34 @@ func (d *Disk) Save() (string, error) {
 	return to, errors.Join(tool("umount", d.Dir), d.copyTo(to), d.mount())
 }
 
-func (d *Disk) copyTo(to string) error { return tool("cp", "--sparse=always", d.image, to) }
+// copyTo keeps holes as they are, and makes none of zeros, see newDisk.
+func (d *Disk) copyTo(to string) error {
+	const seekData, seekHole = 3, 4
+	in, err := os.Open(d.image)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	for at := int64(0); ; {
+		from, err := in.Seek(at, seekData)
+		if errors.Is(err, syscall.ENXIO) {
+			return out.Truncate(d.size)
+		} else if err != nil {
+			return err
+		}
+		if at, err = in.Seek(from, seekHole); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(out, from), io.NewSectionReader(in, from, at-from)); err != nil {
+			return err
+		}
+	}
+}
 
 // Restore puts a copy in the place of the disk. The node must not run.
 func (d *Disk) Restore(from string) error {

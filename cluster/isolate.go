@@ -13,7 +13,7 @@ import (
 func CanIsolate() error { return canIsolate() }
 
 var canIsolate = sync.OnceValue(func() error {
-	for _, tool := range []string{"ip", "nsenter", "mkfs.ext4", "mount", "umount", "cp"} {
+	for _, tool := range []string{"ip", "nsenter", "mkfs.ext4", "mount", "umount", "mountpoint"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("isolated nodes need %s: %w", tool, err)
 		}

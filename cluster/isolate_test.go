@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -149,5 +150,62 @@ func TestNetworkAfterCrash(t *testing.T) {
 	}
 	if err := tool("mountpoint", "-q", d.Dir); err == nil {
 		t.Error("the mount is still there")
+	}
+}
+
+// The writes of a starved disk fail once and its file system lives on; a frozen one
+// lets writers wait.
+func TestSickDisks(t *testing.T) {
+	c := isolated(t, 1)
+	d := c.Nodes[0].Disk
+	file := filepath.Join(d.Dir, "file")
+	write := func() error {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(make([]byte, 1<<20))
+		return errors.Join(err, f.Sync(), f.Close())
+	}
+	if !d.CanStarve() {
+		t.Log("no disks in memory here, so no failing writes")
+	}
+	for round := 0; round < 2 && d.CanStarve(); round++ {
+		if err := d.Starve(); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(); err == nil {
+			t.Error("a starved disk syncs")
+		}
+		if err := d.Feed(); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(); err != nil {
+			t.Error("after Feed:", err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		// A copy has its own blocks too, as the disk had.
+		saved, err := d.Save()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Restore(saved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- write() }()
+	select {
+	case err := <-done:
+		t.Errorf("a frozen disk takes a file: %v", err)
+	case <-time.After(100 * time.Millisecond): // what is not to happen
+	}
+	if err := errors.Join(d.Thaw(), <-done); err != nil {
+		t.Error(err)
 	}
 }

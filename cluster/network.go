@@ -102,6 +102,7 @@ func (n *Network) add(name string) (namespace string, err error) {
 // clean removes what an earlier owner of the number left behind.
 func (n *Network) clean() {
 	for s := bufio.NewScanner(n.lock); s.Scan(); {
+		_ = thaw(s.Text())                     // else what hangs in it never ends
 		_ = tool("umount", "--lazy", s.Text()) // perhaps it was unmounted before its owner died
 	}
 	_ = n.lock.Truncate(0)

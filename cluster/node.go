@@ -19,12 +19,12 @@ type Node struct {
 	PeerVia            string // host:port by which the others reach Peer; set before any start
 	DataDir, LogFile   string
 	Args               []string // further flags of serve; may be changed between starts
+	Env                []string // added to its environment; may be changed between starts
+	Binary             string   // path of raftq; may be changed between starts
 	Joins              bool     // it joins the cluster of the others instead of being a first member; may be changed between starts
 	Disk               *Disk    // of an isolated node, else nil
 
 	cluster   *Cluster
-	binary    string
-	env       []string
 	namespace string // of an isolated node
 
 	mu   sync.Mutex
@@ -89,13 +89,13 @@ func (n *Node) Start() error {
 	}
 	defer log.Close() // the child has its own descriptor
 
-	cmd := exec.Command(n.binary, n.flags()...)
+	cmd := exec.Command(n.Binary, n.flags()...)
 	if n.namespace != "" {
 		// nsenter becomes the node: the process id stays, and so does the death signal.
-		cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.namespace, n.binary}, n.flags()...)...)
+		cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.namespace, n.Binary}, n.flags()...)...)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(cleanEnv(os.Environ()), n.env...)
+	cmd.Env = append(cleanEnv(os.Environ()), n.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := n.cluster.spawner.start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)

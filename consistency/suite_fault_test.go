@@ -55,6 +55,11 @@ var faults = []fault{
 	{"bit flip in a snapshot", false, func(w *world) { w.damage(w.pick(w.others()), "snapshot", flip) }},
 	{"truncated snapshot", false, func(w *world) { w.damage(w.pick(w.others()), "snapshot", truncate) }},
 	{"old backup", true, oldBackup},
+	{"failed write", true, func(w *world) { w.failedWrite(w.pick(w.others())) }},
+	{"failed write of the leader", true, func(w *world) { w.failedWrite(w.leader()) }},
+	{"slow disk", true, slowDisk},
+	{"stuck disk of the leader", true, stuckLeader},
+	{"stuck disk of a follower", true, stuckFollower},
 }
 
 // inject does something, notes it, heals, and demands liveness.
@@ -120,6 +125,8 @@ func (w *world) heal() {
 	for _, n := range w.c.Nodes {
 		w.must(n.Signal(syscall.SIGCONT))
 		if n.Disk != nil {
+			w.must(n.Disk.Thaw())
+			w.must(n.Disk.Feed())
 			w.must(n.Disk.Free())
 		}
 		if !n.Running() {

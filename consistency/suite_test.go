@@ -2,6 +2,9 @@ package consistency
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,8 +39,14 @@ next:
 // the other; the short form draws some of each kind.
 func TestFaults(t *testing.T) {
 	list := named(t, "kill the leader", "isolate the leader", "pause the leader", "nobody hears the leader", "kill all", "power cut of one", "snapshot install")
+	events := []string{"kill -9", "pause", "isolate the leader", "one way", "snapshot install"}
+	alone := []string{"power cut"} // of isolated nodes
 	if suiteMode() != "" {
 		list = faults
+		alone = append(alone, "failed write", "slow disk", "stuck disk of the leader", "stuck disk of the follower")
+	}
+	if names := os.Getenv("RAFTQ_CONSISTENCY_FAULTS"); names != "" {
+		list, events, alone = named(t, strings.Split(names, ",")...), nil, nil
 	}
 	eachRound(t, byMode(1, 1, 2, 20), func(t *testing.T) {
 		w := newWorld(t, 3)
@@ -46,9 +55,9 @@ func TestFaults(t *testing.T) {
 			w.inject(list[i])
 		}
 		least := leastOf(len(list))
-		least.Events, least.Windows = []string{"kill -9", "pause", "isolate the leader", "one way", "snapshot install"}, 3
+		least.Events, least.Windows = events, 3
 		if w.c.Net != nil {
-			least.Events = append(least.Events, "power cut")
+			least.Events = append(slices.Clip(events), alone...)
 		}
 		w.verdict(t.Name(), least)
 	})

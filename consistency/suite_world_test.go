@@ -118,12 +118,24 @@ type suiteView struct {
 	Term   uint64
 	Nodes  []struct {
 		Name, ID, Peer string
+		Role           string
+		Alive          bool
 		Applied        uint64 `json:"applied_index"`
 		Chain          struct {
 			Index uint64
 			Hash  string
 		}
 	}
+}
+
+// alive tells whether a node hears of another one.
+func (v suiteView) alive(name string) bool {
+	for _, n := range v.Nodes {
+		if n.Name == name {
+			return n.Alive
+		}
+	}
+	return false
 }
 
 func (w *world) view(ctx context.Context, node int) (v suiteView, err error) {
@@ -274,11 +286,17 @@ func (w *world) alive() {
 		w.t.Fatalf("after the heal: %v\n%s", err, w.tails())
 	}
 	for i := range w.c.Nodes {
-		c := w.newClient(-1, i)
-		w.eventually(10*time.Second, "a strong write on "+w.c.Nodes[i].Name, func() bool {
-			return c.enqueue("alive", []check.Job{{Body: w.load.body(), Priority: -1}}, false, "").Outcome == check.OK
-		})
+		w.writes(i)
 	}
+}
+
+// writes waits until a node answers a strong write.
+func (w *world) writes(i int) {
+	w.t.Helper()
+	c := w.newClient(-1, i)
+	w.eventually(10*time.Second, "a strong write on "+w.c.Nodes[i].Name, func() bool {
+		return c.enqueue("alive", []check.Job{{Body: w.load.body(), Priority: -1}}, false, "").Outcome == check.OK
+	})
 }
 
 // verdict ends the run: the load stops, the queues are drained, the nodes agree
