@@ -3,7 +3,6 @@ package consistency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -162,6 +161,6 @@ func TestFailedWriteOfALoneNode(t *testing.T) {
 		if after.Count != before.Count {
 			t.Errorf("a strong read said %+v, and after a power cut %+v", before.Count, after.Count)
 		}
-		t.Log(fmt.Sprintf("%+v", after.Count))
+		t.Logf("%+v", after.Count)
 	}
 }
