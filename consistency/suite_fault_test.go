@@ -300,8 +300,13 @@ func fullDisk(w *world) {
 	from := w.rec.Now()
 	w.must(n.Disk.Fill(int64(w.rng.IntN(4)) << 16))
 	w.hold(1500*time.Millisecond, 3*time.Second)
-	ended := !n.Running()
 	w.must(n.Disk.Free())
+	// A node whose write failed may be on its way out; one that takes jobs is not.
+	c := w.newClient(-1, i)
+	w.eventually(20*time.Second, "a node that takes jobs with room on its disk, or has ended without", func() bool {
+		return !n.Running() || c.enqueue("alive", []check.Job{{Body: w.load.body(), Priority: -1}}, false, "").Outcome == check.OK
+	})
+	ended := !n.Running()
 	w.rec.Event(check.Event{From: from, Node: i, What: fmt.Sprintf("full disk of %s (its process ended: %v)", n.Name, ended), Ended: ended})
 }
 

@@ -95,6 +95,7 @@ type SessionInfo struct {
 	Node, Epoch, LastBatch uint64
 	Away                   bool
 	Waiters                int
+	Disk                   uint8 // the step of the last Alarm
 	Start                  NodeStart
 }
 

@@ -200,7 +200,7 @@ func (m *Machine) Fate(node, epoch uint64) (last uint64, ok bool) {
 }
 
 func (s *session) info() SessionInfo {
-	return SessionInfo{Node: s.node, Epoch: s.epoch, LastBatch: s.last, Away: s.away, Waiters: s.waiters, Start: s.start}
+	return SessionInfo{Node: s.node, Epoch: s.epoch, LastBatch: s.last, Away: s.away, Waiters: s.waiters, Disk: s.disk, Start: s.start}
 }
 
 // Session returns the session of a node; ok is false when it never started.

@@ -203,11 +203,13 @@ func (c *core) leaderTick() {
 			continue
 		}
 		s, ok := c.machine.Session(m.ID)
-		if !ok || s.Away || s.Waiters == 0 || l.away[m.ID] == s.Epoch {
+		// Jobs must not go to its waiters, and its full disk must not keep the others
+		// from taking jobs, which they can do without it.
+		if !ok || s.Away || s.Waiters == 0 && s.Disk == 0 || l.away[m.ID] == s.Epoch {
 			continue
 		}
 		l.away[m.ID] = s.Epoch
-		c.log.Info("node away", zap.String("node", m.Name), zap.Int("waiters", s.Waiters))
+		c.log.Info("node away", zap.String("node", m.Name), zap.Int("waiters", s.Waiters), zap.Uint8("disk alarm", s.Disk))
 		c.ownBatch(&fsm.NodeAway{Node: m.ID, Epoch: s.Epoch})
 	}
 }

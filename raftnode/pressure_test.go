@@ -135,6 +135,13 @@ func TestDiskLadder(t *testing.T) {
 	used[2].Store(10)
 	expect("none while one is full", fsm.CodeDiskLimit, fsm.CodeDiskLimit)
 	tr.do(2, &fsm.Ack{Items: []fsm.Item{{Key: id.Key, ByID: true}}})
+	tr.close(1)
+	for _, n := range []*Node{tr.nodes[0], tr.nodes[2]} {
+		await(t, "jobs without the node whose disk is full", func() bool { return doCode(t, n, newJob(1), true) == fsm.CodeOK })
+	}
+	tr.open(1)
+	tr.ready(1)
+	expect("none since it is back", fsm.CodeDiskLimit, fsm.CodeDiskLimit)
 	used[1].Store(10)
 	expect("room again", fsm.CodeOK, fsm.CodeOK)
 	tr.closeAll()
