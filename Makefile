@@ -11,9 +11,10 @@ BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 DAMAGED_COPIES ?= 10000
+RANDOM_OPS   ?= 1000000
 MEMBER_ROUNDS ?= 10
 
-.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs sim damaged-copies compat check clean
+.PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs random-logs sim damaged-copies compat check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,6 +89,9 @@ consistency-long: ## the same, 75 minutes, 20 rounds of what other queues failed
 
 seeded-bugs: ## builds with a bug each: the tests must find it
 	RAFTQ_SEEDED_BUGS=$(or $(SEEDED),cheapest) $(GO) test -count=1 -v -timeout 60m -run TestSeededBugs ./consistency
+
+random-logs: ## RANDOM_OPS operations in random logs, the machine against a naive model
+	RAFTQ_RANDOM_OPS=$(RANDOM_OPS) $(GO) test -count=1 -v -timeout 0 -run 'TestRandomEntries$$' ./fsm
 
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode

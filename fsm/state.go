@@ -103,7 +103,7 @@ func bit(is bool, value byte) (b byte) {
 
 // Encode writes the whole state; equal machines give equal bytes.
 func (m *Machine) Encode(w io.Writer) error {
-	e := &encoder{w: w, version: m.version, buf: make([]byte, 0, 2*blockBytes)}
+	e := &encoder{w: w, version: m.version, buf: make([]byte, 0, 4<<10)} // grows to a block
 	e.digest.Reset()
 	e.write(append([]byte(stateMagic), e.version))
 
