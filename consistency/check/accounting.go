@@ -1,6 +1,10 @@
 package check
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // slack is how much earlier than promised something may end, and how much later
 // a clock of ours may have seen it.
@@ -10,6 +14,7 @@ func slack(d time.Duration) time.Duration { return d/100 + 50*time.Millisecond }
 type Summary struct {
 	Ops, OK, Unknown, Failed, Fast  int
 	Jobs, FastLost, Delivered, Done int
+	Appended, Read                  int          // messages
 	Kinds                           [kindEnd]int // OK ones
 }
 
@@ -17,17 +22,26 @@ type Summary struct {
 type sent struct {
 	op         *Op
 	job        *Job
+	queue      string
 	made       *Made // nil without an answer
 	deliveries []taken
 }
+
+// refused: surely it is not there.
+func (s *sent) refused() bool {
+	return s.op.Outcome == Failed || s.op.Aborted || s.made != nil && s.made.Code != ""
+}
+
+// answered: it is there, somebody was told.
+func (s *sent) answered() bool { return s.made != nil && !s.refused() }
 
 // taken is one delivery and what its holder did.
 type taken struct {
 	d        *Delivery
 	by       *Op
-	acked    *Op // with success
-	tried    *Op // an ack without a known outcome
-	givenUp  *Op // nack or release, of whatever outcome
+	acked    *Op   // with success
+	tried    []*Op // acks without a known outcome
+	givenUp  *Op   // nack or release, of whatever outcome
 	extended []*Op
 }
 
@@ -37,7 +51,7 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 	byReceipt := map[string]*taken{}
 	for _, op := range h.Ops {
 		for i := range op.Jobs {
-			s := &sent{op: op, job: &op.Jobs[i]}
+			s := &sent{op: op, job: &op.Jobs[i], queue: cmp.Or(op.Jobs[i].Queue, op.Queue)}
 			if op.Outcome == OK {
 				s.made = &op.Made[i]
 			}
@@ -68,14 +82,14 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 			}
 			done := op.Outcome == OK && op.Items[i].Code == ""
 			switch op.Kind {
-			case Ack:
+			case Ack, Tx:
 				switch {
 				case done && (t.acked == nil || op.Ret < t.acked.Ret):
 					t.acked = op
 				case op.Outcome == Unknown:
-					t.tried = op
+					t.tried = append(t.tried, op)
 				}
-			case Nack, Release:
+			case Nack, Release, Reject:
 				if (done || op.Outcome == Unknown) && (t.givenUp == nil || op.Call < t.givenUp.Call) {
 					t.givenUp = op
 				}
@@ -89,6 +103,52 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 	return jobs, p
 }
 
+// seenTx are the transactions without an answer of which something was seen.
+func seenTx(h *History, jobs map[string]*sent) map[*Op]bool {
+	read := map[string]bool{}
+	for _, op := range h.Ops {
+		if op.Kind != Read {
+			continue
+		}
+		for i := range op.Topics {
+			for _, body := range op.Topics[i].Bodies {
+				read[body] = true
+			}
+		}
+	}
+	seen := map[*Op]bool{}
+	for _, op := range h.Ops {
+		if op.Kind != Tx || op.Outcome != Unknown {
+			continue
+		}
+		for i := range op.Jobs {
+			seen[op] = seen[op] || len(jobs[op.Jobs[i].Body].deliveries) > 0
+		}
+		for i := range op.Topics {
+			for _, body := range op.Topics[i].Bodies {
+				seen[op] = seen[op] || read[body]
+			}
+		}
+	}
+	return seen
+}
+
+// wholeTx: of a transaction all is there or nothing. Nothing that it adds goes
+// unseen in a history that was drained.
+func wholeTx(p *problems, h *History, jobs map[string]*sent, seen map[*Op]bool) {
+	for _, op := range h.Ops {
+		if op.Kind != Tx {
+			continue
+		}
+		for i := range op.Jobs {
+			s := jobs[op.Jobs[i].Body]
+			if there := len(s.deliveries) > 0; op.Outcome == Unknown && seen[op] && !there {
+				p.add("accounting: half a transaction", "%v: something of it was seen, %.60q never", op, s.job.Body)
+			}
+		}
+	}
+}
+
 // Accounting judges a history whose queues were drained at the end: what was
 // answered is neither lost, nor doubled, nor invented. Strong operations only;
 // a fast enqueue that is lost is counted, and judged by Witness.
@@ -100,6 +160,13 @@ func Accounting(h *History) (Summary, []Problem) {
 		case OK:
 			sum.OK++
 			sum.Kinds[op.Kind]++
+			for i := range op.Topics {
+				if n := len(op.Topics[i].Bodies); op.Kind == Read {
+					sum.Read += n
+				} else if !op.Aborted {
+					sum.Appended += n
+				}
+			}
 			if op.Fast {
 				sum.Fast++
 			}
@@ -110,9 +177,12 @@ func Accounting(h *History) (Summary, []Problem) {
 		}
 	}
 	jobs, p := gather(h)
+	configs := h.configs()
+	seen := seenTx(h, jobs)
+	wholeTx(&p, h, jobs, seen)
 	byID := map[string]string{}
 	for body, s := range jobs {
-		if s.made != nil {
+		if s.answered() {
 			sum.Jobs++
 		}
 		ended, handed := false, false
@@ -120,10 +190,10 @@ func Accounting(h *History) (Summary, []Problem) {
 		for _, t := range s.deliveries {
 			sum.Delivered++
 			handed = true
-			if s.op.Outcome == Failed {
+			if s.refused() {
 				p.add("accounting: failed took effect", "%v, but %s was delivered", s.op, t.d.ID)
 			}
-			if s.made != nil && !s.made.Duplicate && s.made.ID != t.d.ID {
+			if s.answered() && !s.made.Duplicate && s.made.ID != t.d.ID {
 				p.add("accounting: doubled", "the job answered as %s was delivered as %s", s.made.ID, t.d.ID)
 			}
 			if was, ok := byID[t.d.ID]; ok && was != body {
@@ -133,10 +203,11 @@ func Accounting(h *History) (Summary, []Problem) {
 			if t.d.ID != s.deliveries[0].d.ID {
 				p.add("accounting: doubled", "one enqueue became jobs %s and %s", t.d.ID, s.deliveries[0].d.ID)
 			}
-			if t.d.Queue != s.op.Queue || s.job.Priority >= 0 && t.d.Priority != s.job.Priority {
-				p.add("accounting: altered", "%s came with queue %s and priority %d, was sent with %s and %d", t.d.ID, t.d.Queue, t.d.Priority, s.op.Queue, s.job.Priority)
+			moved := t.d.Queue != "" && t.d.Queue == configs[s.queue].DeadLetter
+			if t.d.Queue != s.queue && !moved || s.job.Priority >= 0 && t.d.Priority != s.job.Priority || t.d.Group != s.job.Group {
+				p.add("accounting: altered", "%s came with queue %s, priority %d and group %q, was sent with %s, %d and %q", t.d.ID, t.d.Queue, t.d.Priority, t.d.Group, s.queue, s.job.Priority, s.job.Group)
 			}
-			if t.acked != nil || t.tried != nil {
+			if t.acked != nil || slices.ContainsFunc(t.tried, func(o *Op) bool { return o.Kind != Tx || seen[o] }) {
 				ended = true
 			}
 			// A fast ack may be lost, and then the job comes again.
@@ -158,7 +229,7 @@ func Accounting(h *History) (Summary, []Problem) {
 			}
 			continue // a lost answer may be its one delivery
 		}
-		if s.made != nil && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.job.MaxFailures == 0 {
+		if s.answered() && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.job.MaxFailures == 0 {
 			if s.op.Fast {
 				sum.FastLost++
 				continue

@@ -12,10 +12,20 @@ import (
 func BlackBox(h *History) []Problem {
 	jobs, p := gather(h)
 	p = problems{} // what gather found is accounting's
+	configs := h.configs()
+	var redrives []*Op
+	for _, op := range h.Ops {
+		if op.Kind == Redrive && op.Outcome != Failed {
+			redrives = append(redrives, op)
+		}
+	}
 	for _, s := range jobs {
 		leases(&p, h, s)
-		timers(&p, h, s)
+		timers(&p, h, s, configs)
+		deadLetters(&p, redrives, s, configs)
 	}
+	groups(&p, h, jobs)
+	pauses(&p, h)
 	for queue, q := range byQueue(h, jobs) { // order does not reach output
 		q.fifo(&p, queue)
 		q.falseEmpty(&p, queue)
@@ -33,36 +43,45 @@ func leases(p *problems, h *History, s *sent) {
 		if a.d.Fence == b.d.Fence && !a.by.Fast && !b.by.Fast {
 			p.add("black box: one grant", "%s: the grant of entry %d was answered to %v and %v", a.d.ID, a.d.Fence, a.by, b.by)
 		}
-		if a.by.Fast {
-			continue // it may not have survived: then the job was free
-		}
-		end := a.by.Call + a.by.Lease - slack(a.by.Lease)
-		// An extend sets a new lease from then on, which may be a shorter one.
-		if n := len(a.extended); n == 1 && a.extended[0].Outcome == OK && !a.extended[0].Fast {
-			end = a.extended[0].Call + a.extended[0].Lease - slack(a.extended[0].Lease)
-		} else {
-			for _, e := range a.extended {
-				end = min(end, e.Call+e.Lease-slack(e.Lease))
-			}
-		}
-		for _, o := range []*Op{a.acked, a.tried, a.givenUp} {
-			if o != nil {
-				end = min(end, o.Call)
-			}
-		}
-		if b.by.Call > a.by.Ret && b.by.Ret < end && !h.rebooted(a.by.Call, b.by.Ret) {
+		if end := a.holdsUntil(); b.sure() && b.by.Call > a.by.Ret && b.by.Ret < end && !h.rebooted(a.by.Call, b.by.Ret) {
 			p.add("black box: lease", "%s was given to %v at %v, while %v held it until %v at least", a.d.ID, b.by, b.by.Ret, a.by, end)
 		}
 	}
 }
 
+// sure: the hand-out survived. A fast one is known to when it was acked strongly;
+// else the job may be free, and another leader may give it to somebody else.
+func (t *taken) sure() bool { return !t.by.Fast || t.acked != nil && !t.acked.Fast }
+
+// holdsUntil is until when the job is surely that of who got it.
+func (t *taken) holdsUntil() time.Duration {
+	if t.by.Fast {
+		return 0
+	}
+	end := t.by.Call + t.by.Lease - slack(t.by.Lease)
+	// An extend sets a new lease from then on, which may be a shorter one.
+	if n := len(t.extended); n == 1 && t.extended[0].Outcome == OK && !t.extended[0].Fast {
+		end = t.extended[0].Call + t.extended[0].Lease - slack(t.extended[0].Lease)
+	} else {
+		for _, e := range t.extended {
+			end = min(end, e.Call+e.Lease-slack(e.Lease))
+		}
+	}
+	for _, o := range append([]*Op{t.acked, t.givenUp}, t.tried...) {
+		if o != nil {
+			end = min(end, o.Call)
+		}
+	}
+	return end
+}
+
 // timers: nothing comes before its delay, and a job fails as often as it may.
-func timers(p *problems, h *History, s *sent) {
+func timers(p *problems, h *History, s *sent, configs map[string]ConfigPart) {
 	for _, t := range s.deliveries {
 		if d := s.job.Delay; d > 0 && t.by.Ret < s.op.Call+d-slack(d) && !h.rebooted(s.op.Call, t.by.Ret) {
 			p.add("black box: delay", "%s with a delay of %v came %v after it was sent", t.d.ID, d, t.by.Ret-s.op.Call)
 		}
-		if m := s.job.MaxFailures; m > 0 && t.d.Failures >= m {
+		if m := cmp.Or(s.job.MaxFailures, configs[t.d.Queue].MaxFailures); m > 0 && t.d.Failures >= m {
 			p.add("black box: max failures", "%s came with %d failures, it may have %d", t.d.ID, t.d.Failures, m)
 		}
 		g := t.givenUp
@@ -90,11 +109,11 @@ func dedup(p *problems, h *History) {
 	}
 	seen := map[[2]string]first{}
 	for _, op := range h.Ops {
-		if op.Outcome != OK || op.Fast {
+		if op.Outcome != OK || op.Fast || op.Aborted {
 			continue
 		}
 		for i := range op.Jobs {
-			if op.Jobs[i].DedupID == "" {
+			if op.Jobs[i].DedupID == "" || op.Made[i].Code != "" {
 				continue
 			}
 			k := [2]string{op.Queue, op.Jobs[i].DedupID}
@@ -129,7 +148,11 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 		}
 		return views[name]
 	}
+	configs, paused := h.configs(), map[string]bool{}
 	for _, op := range h.Ops {
+		if op.Kind == Pause {
+			paused[op.Queue] = true
+		}
 		if op.Kind != Dequeue {
 			continue
 		}
@@ -141,7 +164,9 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 		}
 	}
 	for _, s := range jobs {
-		if !s.job.timeless() || s.op.Outcome == Failed {
+		// What happens in a queue that pauses or buries, and within a group, has rules
+		// of its own.
+		if !s.job.timeless() || s.refused() || s.job.Group != "" || paused[s.queue] || configs[s.queue].MaxFailures != 0 {
 			continue
 		}
 		x := plain{s: s, from: s.op.Ret, until: Never}
@@ -154,7 +179,7 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 				x.first = t
 			}
 		}
-		view(s.op.Queue).plain = append(view(s.op.Queue).plain, x)
+		view(s.queue).plain = append(view(s.queue).plain, x)
 	}
 	return views
 }

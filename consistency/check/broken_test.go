@@ -182,22 +182,54 @@ func TestPassedOn(t *testing.T) {
 	wants(t, p, "witness: replay")
 }
 
-// An unknown enqueue that was delivered counts from there; a window with a dequeue
-// of unknown outcome is skipped.
+// What the log says of unknown outcomes counts in windows: an enqueue, a dequeue and
+// an ack that happened, and ones that did not. Without it the window is skipped.
 func TestUnknownsInWindows(t *testing.T) {
 	w := newWhole(t)
-	w.b.Outcome, w.b.Ret = Unknown, Never
-	if windows, p := Linear(&w.h, "q", nil); len(p) > 0 || windows[0].Skipped != "" {
+	w.enqueue("q", "four")
+	held := w.dequeue("q", 1)
+	w.dequeue("q", 1) // finds nothing
+	for _, op := range []*Op{w.b, held, w.drainAck, w.nack} {
+		op.Outcome, op.Ret, op.Got = Unknown, Never, nil
+	}
+	lost := w.op(Dequeue, "q") // that never came into the log
+	lost.Outcome, lost.Ret, lost.Mark, lost.Max, lost.Lease = Unknown, Never, "lost", 3, 2*second
+	if windows, _ := Linear(&w.h, "q", nil); windows[0].Skipped == "" {
+		t.Error("not skipped, though nobody knows what happened")
+	}
+	r, _ := Witness(&w.h, w.log)
+	windows, p := Linear(&w.h, "q", r)
+	if len(p) > 0 || windows[0].Skipped != "" {
 		t.Errorf("%v %+v", p, windows[0])
 	}
-	w.second.Outcome = Unknown
-	if windows, _ := Linear(&w.h, "q", nil); windows[0].Skipped == "" {
-		t.Error("not skipped")
+	// What is resolved is held to what it did.
+	w.again.Got[0].Body = w.second.describe()
+	_, p = Linear(&w.h, "q", r)
+	wants(t, p, "linear")
+}
+
+// A dequeue that passed jobs on took them for a moment.
+func TestPassedOnInWindows(t *testing.T) {
+	w := newWhole(t)
+	w.enqueue("q", "back")
+	o := w.op(Dequeue, "q")
+	o.Mark, o.Max, o.Lease = "gone", 1, 2*second
+	w.next(&fsm.Dequeue{Request: 400, Queues: []string{"q"}, Max: 1, LeaseMs: 2000, Consumer: "gone"})
+	empty := w.dequeue("q", 1) // while it is held
+	g := w.o.dequeues["gone"].jobs[0]
+	back := w.next(&fsm.GiveBack{Items: []fsm.Item{{Key: g.key, Grant: g.grant, Tag: g.tag}}})
+	w.end(o, back) // and is told that nothing came
+	w.settle(Ack, w.dequeue("q", 1), 0)
+	if len(empty.Got) > 0 {
+		t.Fatal("the job was not held")
 	}
-	w = newWhole(t)
-	if windows, _ := Linear(&w.h, "q", map[string]bool{w.first.Mark: true}); windows[0].Skipped == "" {
-		t.Error("not skipped, though a dequeue passed jobs on")
+	r, p := Witness(&w.h, w.log)
+	windows, more := Linear(&w.h, "q", r)
+	if p = append(p, more...); len(p) > 0 || windows[0].Skipped != "" {
+		t.Errorf("%v %+v", p, windows[0])
 	}
+	_, p = Linear(&w.h, "q", nil)
+	wants(t, p, "linear")
 }
 
 func hash(m *fsm.Machine) string { return fmt.Sprintf("%016x", m.Chain()) }
@@ -239,12 +271,23 @@ func TestVacuous(t *testing.T) {
 	w := newWhole(t)
 	sum, _ := Accounting(&w.h)
 	windows, _ := Linear(&w.h, "q", nil)
+	replay, _ := Witness(&w.h, w.log)
+	replay.Did["tx"] = 1
 	w.h.Events = []Event{{What: "kill -9 of n1"}}
-	enough := Least{Ops: 5, Kinds: map[Kind]int{Enqueue: 2}, Terms: 1, Events: []string{"kill"}, Windows: 1, Jobs: 3}
-	if p := Vacuous(&w.h, sum, w.log, windows, enough); len(p) > 0 {
+	enough := Least{Ops: 5, Kinds: map[Kind]int{Enqueue: 2}, Terms: 1, Events: []string{"kill"}, Windows: 1, Jobs: 3, Did: map[string]int{"tx": 1}}
+	if p := Vacuous(&w.h, sum, w.log, windows, replay, enough); len(p) > 0 {
 		t.Error(p)
 	}
-	for _, more := range []Least{{Ops: 50}, {Kinds: map[Kind]int{Extend: 1}}, {Terms: 2}, {Events: []string{"power cut"}}, {Windows: 2}, {Jobs: 4}, {Chains: 1}} {
-		wants(t, Vacuous(&w.h, sum, w.log, windows, more), "vacuous")
+	for _, more := range []Least{{Ops: 50}, {Kinds: map[Kind]int{Extend: 1}}, {Terms: 2}, {Events: []string{"power cut"}}, {Windows: 2}, {Jobs: 4}, {Chains: 1},
+		{Appended: 1}, {Read: 1}, {Did: map[string]int{"dead letter": 1}}} {
+		wants(t, Vacuous(&w.h, sum, w.log, windows, replay, more), "vacuous")
 	}
+	skipped := make([]*Window, 30)
+	for i := range skipped {
+		skipped[i] = &Window{}
+	}
+	for i := range 4 {
+		skipped[i].Skipped = "nobody knows"
+	}
+	wants(t, Vacuous(&w.h, sum, w.log, skipped, replay, Least{}), "vacuous")
 }

@@ -22,10 +22,22 @@ const (
 	Release
 	Extend
 	Count // a strong read of a queue's counts
+	Reject
+	Peek      // the ready jobs of a queue, in the order of delivery
+	Show      // a job
+	Tx        // acks, enqueues, appends and commits, all or none
+	Append    // to a topic
+	Read      // of a topic, strong or fast
+	Commit    // of a cursor
+	Position  // a read of a cursor
+	Pause     // of a queue, or its end
+	Redrive   // of a dead letter queue
+	Configure // a queue or a topic
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count"}
+var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count",
+	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -49,7 +61,7 @@ type Op struct {
 	By        string        // name of the node that answered
 	Call, Ret time.Duration // Ret is Never without an answer
 	Outcome   Outcome
-	Fast      bool // answered before the commit
+	Fast      bool // answered before the commit; a read: of the node's own state
 	Batch     string
 	Index     uint64 // that the answer reflects
 	Term      uint64
@@ -64,32 +76,43 @@ type Op struct {
 	Wait  time.Duration
 	Lease time.Duration // Dequeue, Extend
 	Got   []Delivery
-	Items []Item // Ack, Nack, Release, Extend
+	Items []Item // Ack, Nack, Release, Extend, Reject; Tx: what it acks
 	Count Counts
+	IDs   []string // Peek: what came
+	Parts          // of kinds that few operations are of
 	// Missing: there is no such queue, because nobody has put a job into it; its
 	// waiters are not shown.
 	Missing bool
 }
 
 func (o *Op) String() string {
-	return fmt.Sprintf("%v of client %d at %v on %s (called %v, index %d, %v)", o.Kind, o.Client, o.Node, o.Queue, o.Call.Round(time.Microsecond), o.Index, o.Outcome)
+	return fmt.Sprintf("%v of client %d at %v on %s (called %v, index %d, %v)", o.Kind, o.Client, o.Node, o.names(), o.Call.Round(time.Microsecond), o.Index, o.Outcome)
 }
 
 // written tells whether the op is a write with an entry of its own.
-func (o *Op) written() bool { return o.Kind != Count && (o.Kind != Dequeue || len(o.Got) > 0) }
+func (o *Op) written() bool {
+	switch o.Kind {
+	case Count, Peek, Show, Read, Position:
+		return false
+	}
+	return o.Kind != Dequeue || len(o.Got) > 0
+}
 
 // Job is one job of an enqueue.
 type Job struct {
 	Body        string // unique in the history
+	Queue       string // of a job in a Tx; else the operation's
 	Priority    int    // -1 = not said
 	Delay, TTL  time.Duration
 	Lease       time.Duration
 	AtMostOnce  bool
 	MaxFailures int
 	DedupID     string
+	Group       string
 }
 
-// timeless: it is ready at once and stays so until somebody takes it.
+// timeless: it is ready at once and stays so until somebody takes it, though
+// others of its group may be in its way.
 func (j *Job) timeless() bool {
 	return j.Delay == 0 && j.TTL == 0 && j.DedupID == "" && j.MaxFailures == 0
 }
@@ -98,11 +121,13 @@ func (j *Job) timeless() bool {
 type Made struct {
 	ID        string
 	Duplicate bool
+	Code      string // "" = it is there
 }
 
 // Delivery is one job of a dequeue's answer.
 type Delivery struct {
 	ID, Receipt, Queue, Body string
+	Group                    string
 	Priority                 int
 	Deliveries, Failures     int
 	Fence                    uint64

@@ -26,6 +26,7 @@ type Result struct {
 	Windows  []*Window
 	Problems []Problem
 	Took     map[string]time.Duration // by checker
+	Did      map[string]int           // what happened in the log, see Replay
 
 	h *History
 }
@@ -46,12 +47,16 @@ func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, w
 	step("accounting", func() (p []Problem) { r.Sum, p = Accounting(h); return p })
 	step("log", func() (p []Problem) { log, p = Merge(logs); return p })
 	r.Entries, r.Terms = len(log), terms(log)
-	var passed map[string]bool
-	step("witness", func() (p []Problem) { passed, p = Witness(h, log); return p })
+	var replay *Replay
+	step("witness", func() (p []Problem) { replay, p = Witness(h, log); return p })
 	step("black box", func() []Problem { return BlackBox(h) })
-	step("linear", func() (p []Problem) { r.Windows, p = Linear(h, windowPrefix, passed); return p })
+	step("topics", func() []Problem { return Topics(h) })
+	step("linear", func() (p []Problem) { r.Windows, p = Linear(h, windowPrefix, replay); return p })
 	step("chains", func() []Problem { return Chains(h, log, genesis) })
-	step("vacuous", func() []Problem { return Vacuous(h, r.Sum, log, r.Windows, least) })
+	if replay != nil {
+		r.Did = replay.Did
+	}
+	step("vacuous", func() []Problem { return Vacuous(h, r.Sum, log, r.Windows, replay, least) })
 	return r
 }
 
@@ -60,9 +65,17 @@ func (r *Result) Summary() string {
 	checked, skipped := r.windows()
 	s := &r.Sum
 	return fmt.Sprintf("%s: %v, %d operations (%d ok, %d of them fast, %d unknown, %d failed), %d jobs answered, %d deliveries, %d done, %d fast ones lost, "+
-		"%d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems",
+		"%d messages appended, %d read, %v, %d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems; checked in %v",
 		r.Name, r.Length.Round(time.Second), s.Ops, s.OK, s.Fast, s.Unknown, s.Failed, s.Jobs, s.Delivered, s.Done, s.FastLost,
-		r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems))
+		s.Appended, s.Read, r.Did, r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems), r.took().Round(time.Millisecond))
+}
+
+// took is how long all checkers took.
+func (r *Result) took() (sum time.Duration) {
+	for _, d := range r.Took {
+		sum += d
+	}
+	return sum
 }
 
 func (r *Result) windows() (checked, skipped int) {

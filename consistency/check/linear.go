@@ -29,19 +29,16 @@ func (w *Window) Timeline(to io.Writer) error { return w.html(to) }
 // Linear hands the operations on each queue whose name has the prefix to a
 // general checker of linearizability, with a model of its own. Such a queue is new,
 // in use for a short time, and knows no timers: no delays, no TTLs, leases longer
-// than the run; all strong. A window with a dequeue or an ack of unknown outcome is
-// skipped: what it may have done makes too many cases. So is one with a dequeue that
-// passed jobs on (see Witness): for a moment it held what it says it did not get.
-func Linear(h *History, prefix string, passed map[string]bool) (windows []*Window, found []Problem) {
+// than the run; all strong.
+//
+// What an unknown outcome may have done makes too many cases, so the log says what
+// it did, if anything, and by when: see Replay. A dequeue that passed jobs on, for
+// its client was gone or told that nothing came, counts as one that took them and
+// gave them back. Without a replay a window with such operations is skipped.
+func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Problem) {
 	byQueue := map[string][]*Op{}
 	var order []string
-	seen := map[string]time.Duration{} // when a body was delivered, at the latest
 	for _, op := range h.Ops {
-		for i := range op.Got {
-			if was, ok := seen[op.Got[i].Body]; !ok || op.Ret < was {
-				seen[op.Got[i].Body] = op.Ret
-			}
-		}
 		if !strings.HasPrefix(op.Queue, prefix) || op.Client < 0 {
 			continue // not of a window, or it empties the queue at the end
 		}
@@ -51,14 +48,14 @@ func Linear(h *History, prefix string, passed map[string]bool) (windows []*Windo
 		byQueue[op.Queue] = append(byQueue[op.Queue], op)
 	}
 	for _, queue := range order {
-		w, p := window(queue, byQueue[queue], seen, passed)
+		w, p := window(queue, byQueue[queue], r)
 		windows = append(windows, w)
 		found = append(found, p...)
 	}
 	return windows, found
 }
 
-func window(queue string, ops []*Op, seen map[string]time.Duration, passed map[string]bool) (*Window, []Problem) {
+func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 	w := &Window{Queue: queue}
 	var all []porcupine.Operation
 	first, last, lease := Never, time.Duration(0), Never
@@ -75,30 +72,37 @@ func window(queue string, ops []*Op, seen map[string]time.Duration, passed map[s
 		w.Skipped = "leases may have ended in it"
 		return w, nil
 	}
+	named := map[string]int{}
 	for _, op := range ops {
-		ret := op.Ret
-		switch {
-		case passed[op.Mark] && op.Kind == Dequeue:
-			w.Skipped = fmt.Sprintf("gave jobs back: %v", op)
-			return w, nil
-		case op.Outcome == Failed:
-			continue
-		case op.Outcome == Unknown && op.Kind == Enqueue:
-			for i := range op.Jobs {
-				if at, ok := seen[op.Jobs[i].Body]; ok {
-					ret = min(ret, at) // it had happened by then
-				}
-			}
-			if ret == Never {
-				continue // it may as well not have happened
-			}
-		case op.Outcome == Unknown && op.Kind != Count:
-			w.Skipped = fmt.Sprintf("%v", op)
-			return w, nil
-		case op.Outcome == Unknown:
+		for i := range op.Items {
+			named[op.Kind.String()+op.Items[i].Receipt]++
+		}
+	}
+	add := func(op *Op) {
+		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Output: op, Call: int64(op.Call), Return: int64(op.Ret)})
+	}
+	for _, op := range ops {
+		if op.Outcome == Failed {
 			continue
 		}
-		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Output: op, Call: int64(op.Call), Return: int64(ret)})
+		if op.Outcome == OK && !r.passedOn(op) {
+			add(op)
+			continue
+		}
+		did, ok := []*Op(nil), r != nil
+		for i := range op.Items {
+			ok = ok && named[op.Kind.String()+op.Items[i].Receipt] == 1
+		}
+		if ok {
+			did, ok = r.resolve(op)
+		}
+		if !ok {
+			w.Skipped = fmt.Sprintf("not known what it did: %v", op)
+			return w, nil
+		}
+		for _, o := range did {
+			add(o)
+		}
 	}
 	w.Ops = len(all)
 	if w.Ops == 0 {

@@ -23,12 +23,19 @@ type oracle struct {
 	timers     oTimers
 	dedup      map[[2]string]fsm.Key
 	kept       map[string][]oResult
+	topics     map[string]*oTopic
+	thawing    []*oQueue // pauses that ended by time
+	err        error     // what it has no rule for
 
 	// What the log did for clients.
 	dequeues map[string]*oDequeue // by mark
 	granted  map[oGrantKey]string // mark of the dequeue
 	enqueues map[string][]oMade   // by body, each time it stood in the log
 	items    map[oItem][]oDone    // by verb and receipt
+	appends  map[string][]oMade   // by the first body
+	txs      map[string][]oTx     // by the body of the first job
+	told     map[string][]oTold   // what says nothing of its own, by all that it says
+	did      map[string]int       // how often something happened that a run must see
 }
 
 type oJob struct {
@@ -46,11 +53,22 @@ type oJob struct {
 	maxFailures          int32
 	life                 int // of timers: those of an earlier one mean nothing
 	heldMs               int64
+	group                string
+	slot                 bool   // it keeps the group's slot
+	back                 bool   // held back by a pause
+	source, reason       string // of one that died
+	redriven             int
 }
 
 type oQueue struct {
-	ready  []*oJob // by priority, then sequence
-	counts Counts
+	name        string
+	ready       []*oJob // by priority, then sequence
+	busy        map[string]int
+	counts      Counts
+	in, out     bool // paused
+	pauses      int  // how many there were: of timers, those of an earlier one mean nothing
+	maxFailures int32
+	deadLetter  string
 }
 
 type oWaiter struct {
@@ -81,11 +99,12 @@ type oGrant struct {
 	key                  fsm.Key
 	grant                uint32
 	tag                  uint64
-	queue, body          string
+	queue, body, group   string
 	deliveries, failures uint32
 	prio                 uint8
 	until                int64
-	back                 bool // given back later
+	back                 bool // given back later, in entry backAt
+	backAt               int64
 }
 
 type oGrantKey struct {
@@ -97,6 +116,18 @@ type oMade struct {
 	index  int64
 	result oResult
 	job    *fsm.NewJob
+	// Of an append.
+	offset uint64
+	topic  string
+	bodies []string
+}
+
+// oTold is something that was asked for, and what it came to.
+type oTold struct {
+	index   int64
+	code    fsm.Code
+	version uint64
+	count   int
 }
 
 // oResult is what an item or a job of an enqueue came to.
@@ -123,7 +154,8 @@ type oDone struct {
 func newOracle() *oracle {
 	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, gone: map[fsm.Key]fsm.Code{},
 		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{},
-		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{}}
+		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{},
+		topics: map[string]*oTopic{}, appends: map[string][]oMade{}, txs: map[string][]oTx{}, told: map[string][]oTold{}, did: map[string]int{}}
 }
 
 // apply takes the next entry. An error means that the oracle cannot go on.
@@ -154,7 +186,7 @@ func (o *oracle) apply(e Entry) error {
 		}
 		o.serve()
 	}
-	return nil
+	return o.err
 }
 
 func flagsOf(data []byte) (flags []byte) {
@@ -239,109 +271,28 @@ func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
 		o.settle(Release, op.Items, o.release)
 	case *fsm.Extend:
 		o.settle(Extend, op.Items, o.extend)
+	case *fsm.Reject:
+		o.settle(Reject, op.Items, o.reject)
 	case *fsm.GiveBack:
 		o.giveBack(op.Items)
+	case *fsm.Pause:
+		o.pause(op)
+	case *fsm.Redrive:
+		return o.redrive(op)
+	case *fsm.Configure:
+		return o.configure(op)
+	case *fsm.Append:
+		o.appendTo(op)
+	case *fsm.SetCursor:
+		return o.setCursor(op)
+	case *fsm.ConfigureTopic:
+		return o.configureTopic(op)
+	case *fsm.Tx:
+		return o.tx(h, op)
 	default:
 		return fmt.Errorf("the oracle knows no %T", op)
 	}
 	return nil
-}
-
-// known refuses options that the oracle has no rules for.
-func known(op *fsm.Enqueue) error {
-	for i := range op.Jobs {
-		if n := &op.Jobs[i]; n.AtMs != 0 || n.Group != "" || n.UniqueKey != "" || n.MaxLen != 0 {
-			return fmt.Errorf("the oracle knows no job like %+v", n)
-		}
-	}
-	return nil
-}
-
-func (o *oracle) queue(name string) *oQueue {
-	q := o.queues[name]
-	if q == nil {
-		q = &oQueue{}
-		o.queues[name] = q
-	}
-	return q
-}
-
-// move takes a job from its state to another one; "" is nowhere.
-func (o *oracle) move(j *oJob, state string) {
-	q := o.queue(j.queue)
-	count := func(state string) *int {
-		return map[string]*int{"ready": &q.counts.Ready, "delayed": &q.counts.Delayed, "leased": &q.counts.Leased, "held": &q.counts.Held, "dead": &q.counts.Dead, "": new(int)}[state]
-	}
-	*count(j.state)--
-	*count(state)++
-	at, _ := slices.BinarySearchFunc(q.ready, j, func(a, b *oJob) int {
-		if a.prio != b.prio {
-			return int(b.prio) - int(a.prio)
-		}
-		return int(int64(a.seq) - int64(b.seq))
-	})
-	if j.state == "ready" {
-		q.ready = slices.Delete(q.ready, at, at+1)
-	}
-	if state == "ready" {
-		q.ready = slices.Insert(q.ready, at, j)
-	}
-	j.state = state
-	j.life++
-}
-
-func (o *oracle) enqueue(h fsm.BatchHeader, op *fsm.Enqueue, answered bool) (all []oResult) {
-	for i := range op.Jobs {
-		n := &op.Jobs[i]
-		res := oResult{key: fsm.Key{Hi: h.Epoch, Lo: op.First + uint64(i)}}
-		if first, known := o.dedup[[2]string{n.Queue, n.DedupID}]; known && n.DedupID != "" && !answered {
-			res = oResult{key: first, duplicate: true}
-		} else {
-			o.insert(n, res.key, !known)
-		}
-		o.made(n, res)
-		all = append(all, res)
-	}
-	return all
-}
-
-func (o *oracle) made(n *fsm.NewJob, res oResult) {
-	o.enqueues[string(n.Body)] = append(o.enqueues[string(n.Body)], oMade{o.index, res, n})
-}
-
-func (o *oracle) insert(n *fsm.NewJob, key fsm.Key, takeDedup bool) {
-	o.seq++
-	j := &oJob{key: key, queue: n.Queue, body: string(n.Body), seq: o.seq, prio: n.Priority, amo: n.AtMostOnce, lease: n.LeaseMs, maxFailures: n.MaxFailures, born: o.now}
-	o.jobs[key] = j
-	ttl := n.TTLMs
-	if j.amo && ttl == 0 {
-		ttl = fsm.AtMostOnceTTLMs
-	}
-	if ttl > 0 {
-		j.expires = o.now + ttl
-		o.at(oTimer{ms: j.expires, kind: 3, seq: j.seq, job: j})
-	}
-	if n.DelayMs > 0 {
-		o.move(j, "delayed")
-		o.due(j, o.now+n.DelayMs, 1)
-	} else {
-		o.move(j, "ready")
-	}
-	if n.DedupID != "" && takeDedup {
-		k := [2]string{n.Queue, n.DedupID}
-		o.dedup[k] = key
-		until := n.DedupTTLMs
-		if until == 0 {
-			until = fsm.DedupTTLMs
-		}
-		o.at(oTimer{ms: o.now + until, kind: 7, seq: j.seq, dedup: k})
-	}
-}
-
-// due sets the timer of a job's state: 1 = delay, 2 = lease.
-func (o *oracle) due(j *oJob, ms int64, kind int) {
-	j.due = ms
-	o.at(oTimer{ms: ms, kind: kind, seq: j.seq, job: j, life: j.life})
 }
 
 // counts of a queue, as a read shows them.

@@ -26,6 +26,7 @@ func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
 		d.again, d.index = true, o.index
 	}
 	w := &oWaiter{mark: op.Consumer, origin: h.Origin, epoch: h.Epoch, request: op.Request, deadline: o.now + op.WaitMs, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
+	o.look(op.Queues)
 	switch {
 	case o.anyReady(op.Queues):
 		o.fill(w)
@@ -39,7 +40,20 @@ func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
 }
 
 func (o *oracle) anyReady(queues []string) bool {
-	return slices.ContainsFunc(queues, func(q string) bool { return len(o.queue(q).ready) > 0 })
+	return slices.ContainsFunc(queues, func(q string) bool { return o.next(o.queue(q)) != nil })
+}
+
+// look notes what keeps somebody who asks from jobs that are ready.
+func (o *oracle) look(queues []string) {
+	for _, name := range queues {
+		switch q := o.queue(name); {
+		case len(q.ready) == 0:
+		case q.out:
+			o.did["kept by a pause"]++
+		case o.next(q) != q.ready[0]:
+			o.did["kept by a group"]++
+		}
+	}
 }
 
 // serve: nobody waits for what is there, and the oldest is served first.
@@ -61,8 +75,8 @@ func (o *oracle) fill(w *oWaiter) {
 	d.at = o.index
 	bytes := 0
 	for _, name := range w.queues {
-		for q := o.queue(name); len(q.ready) > 0 && len(d.jobs) < w.max; {
-			j := q.ready[0]
+		q := o.queue(name)
+		for j := o.next(q); j != nil && len(d.jobs) < w.max; j = o.next(q) {
 			if bytes > 0 && bytes+len(j.body) > fsm.BatchBytesMax {
 				return
 			}
@@ -80,7 +94,7 @@ func (o *oracle) fill(w *oWaiter) {
 			o.move(j, "leased")
 			o.due(j, o.now+lease, 2)
 			o.granted[oGrantKey{j.key, j.grant}] = w.mark
-			d.jobs = append(d.jobs, oGrant{key: j.key, grant: j.grant, tag: j.tag, queue: j.queue, body: j.body, deliveries: j.deliveries, failures: j.failures, prio: j.prio, until: j.due})
+			d.jobs = append(d.jobs, oGrant{key: j.key, grant: j.grant, tag: j.tag, queue: j.queue, body: j.body, deliveries: j.deliveries, failures: j.failures, prio: j.prio, until: j.due, group: j.group})
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package check
 
-import "raftq/fsm"
+import (
+	"cmp"
+
+	"raftq/fsm"
+)
 
 func (o *oracle) settle(kind Kind, items []fsm.Item, do func(*oJob, *fsm.Item) oResult) {
 	for i := range items {
@@ -41,12 +45,9 @@ func (o *oracle) end(j *oJob, why fsm.Code) {
 }
 
 // failed counts a failure and tells whether it was the last one.
-func (j *oJob) failed() bool {
+func (o *oracle) failed(j *oJob) bool {
 	j.failures++
-	limit := j.maxFailures
-	if limit == 0 {
-		limit = fsm.MaxFailuresDefault
-	}
+	limit := cmp.Or(j.maxFailures, o.queue(j.queue).maxFailures, fsm.MaxFailuresDefault)
 	return limit > 0 && int32(j.failures) >= limit
 }
 
@@ -55,17 +56,33 @@ func (o *oracle) nack(j *oJob, it *fsm.Item) oResult {
 		return lostLease
 	}
 	j.held = false
-	switch dead := j.failed(); {
-	case dead || j.amo:
-		o.move(j, "dead")
+	switch dead := o.failed(j); {
+	case j.amo:
+		o.bury(j, "at_most_once")
+		return oResult{dead: true}
+	case dead:
+		o.bury(j, "max_failures")
 		return oResult{dead: true}
 	case it.DelayMs > 0:
 		o.move(j, "delayed")
 		o.due(j, o.now+it.DelayMs, 1)
 	default:
-		o.move(j, "ready")
+		o.toReady(j)
 	}
 	return oResult{}
+}
+
+func (o *oracle) reject(j *oJob, it *fsm.Item) oResult {
+	if j.state != "leased" || !j.holds(it) {
+		return lostLease
+	}
+	j.held = false
+	if j.amo {
+		o.bury(j, "at_most_once")
+	} else {
+		o.bury(j, "rejected")
+	}
+	return oResult{dead: true}
 }
 
 func (o *oracle) release(j *oJob, it *fsm.Item) oResult {
@@ -76,7 +93,7 @@ func (o *oracle) release(j *oJob, it *fsm.Item) oResult {
 		return oResult{code: fsm.CodeAtMostOnce}
 	}
 	j.held = false
-	o.move(j, "ready")
+	o.toReady(j)
 	return oResult{}
 }
 
@@ -106,11 +123,11 @@ func (o *oracle) giveBack(items []fsm.Item) {
 		d := o.dequeues[o.granted[oGrantKey{it.Key, it.Grant}]]
 		for k := range d.jobs {
 			if g := &d.jobs[k]; g.key == it.Key && g.grant == it.Grant {
-				g.back = true
+				g.back, g.backAt = true, o.index
 			}
 		}
 		j.held = false
 		j.deliveries--
-		o.move(j, "ready")
+		o.toReady(j)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // oTimer fires at ms; kinds as in the machine: 1 delay, 2 lease, 3 TTL, 5 a waiter
-// gives up, 7 a dedup id is forgotten.
+// gives up, 7 a dedup id is forgotten, 14 a pause ends.
 type oTimer struct {
 	ms     int64
 	kind   int
@@ -16,6 +16,7 @@ type oTimer struct {
 	life   int
 	waiter *oWaiter
 	dedup  [2]string
+	queue  *oQueue
 }
 
 type oTimers []oTimer
@@ -47,9 +48,15 @@ func (o *oracle) at(t oTimer) { heap.Push(&o.timers, t) }
 func (o *oracle) fire(ms int64) {
 	for len(o.timers) > 0 && o.timers[0].ms <= ms {
 		t := heap.Pop(&o.timers).(oTimer)
+		o.now = t.ms
 		switch j := t.job; {
 		case t.waiter != nil:
 			o.leave(func(w *oWaiter) bool { return w == t.waiter })
+		case t.queue != nil:
+			if q := t.queue; q.pauses == t.life {
+				q.in, q.out = false, false
+				o.thawing = append(o.thawing, q)
+			}
 		case j == nil:
 			delete(o.dedup, t.dedup)
 		case t.kind == 3:
@@ -58,18 +65,24 @@ func (o *oracle) fire(ms int64) {
 			}
 		case j.life != t.life || o.jobs[j.key] != j:
 		case t.kind == 1:
-			o.move(j, "ready")
+			o.toReady(j)
 		case t.kind == 2:
-			dead := j.failed()
+			dead := o.failed(j)
 			switch {
 			case j.amo:
 				o.move(j, "held")
 			case dead:
-				o.move(j, "dead")
+				o.bury(j, "max_failures")
 			default:
-				o.move(j, "ready")
+				o.toReady(j)
 			}
 		}
 	}
 	o.now = ms
+	for _, q := range o.thawing {
+		if !q.in {
+			o.letGo(q)
+		}
+	}
+	o.thawing = o.thawing[:0]
 }

@@ -90,13 +90,13 @@ func (s *story) enqueueJobs(queue string, jobs ...Job) *Op {
 			prio = uint8(jobs[i].Priority)
 		}
 		op.Jobs = append(op.Jobs, fsm.NewJob{Queue: queue, Body: []byte(jobs[i].Body), Priority: prio, AtMostOnce: jobs[i].AtMostOnce, DelayMs: jobs[i].Delay.Milliseconds(),
-			TTLMs: jobs[i].TTL.Milliseconds(), MaxFailures: int32(jobs[i].MaxFailures), DedupID: jobs[i].DedupID})
+			TTLMs: jobs[i].TTL.Milliseconds(), MaxFailures: int32(jobs[i].MaxFailures), DedupID: jobs[i].DedupID, Group: jobs[i].Group})
 	}
 	s.first += uint64(len(jobs))
 	index := s.next(op)
 	for i := range jobs {
 		m := s.o.enqueues[jobs[i].Body][0].result
-		o.Made = append(o.Made, Made{ID: idOf(m.key), Duplicate: m.duplicate})
+		o.Made = append(o.Made, Made{ID: idOf(m.key), Duplicate: m.duplicate, Code: codeText(m.code)})
 	}
 	s.end(o, index)
 	return o
@@ -133,7 +133,7 @@ func (s *story) dequeue(queue string, max int) *Op {
 func (s *story) got(o *Op, index uint64) {
 	for _, g := range s.o.dequeues[o.Mark].jobs {
 		r := fsm.Receipt{ID: fsm.ID{Key: g.key, Node: uint32(nodeOne >> 32), Minutes: 0xffff}, Grant: g.grant, Tag: g.tag}
-		o.Got = append(o.Got, Delivery{ID: r.ID.String(), Receipt: r.String(), Queue: g.queue, Body: g.body, Priority: int(g.prio),
+		o.Got = append(o.Got, Delivery{ID: r.ID.String(), Receipt: r.String(), Queue: g.queue, Body: g.body, Group: g.group, Priority: int(g.prio),
 			Deliveries: int(g.deliveries), Failures: int(g.failures), Fence: index, LeaseUntilMs: g.until})
 	}
 }
@@ -157,6 +157,8 @@ func (s *story) settle(kind Kind, of *Op, delay time.Duration) *Op {
 		op = &fsm.Nack{Items: items}
 	case Release:
 		op = &fsm.Release{Items: items}
+	case Reject:
+		op = &fsm.Reject{Items: items}
 	case Extend:
 		op = &fsm.Extend{Items: items}
 		o.Lease = 2 * second
@@ -209,10 +211,11 @@ func newWhole(t *testing.T) *whole {
 // all runs every checker on the story.
 func (s *story) all() []Problem {
 	_, p := Accounting(&s.h)
-	passed, more := Witness(&s.h, s.log)
+	replay, more := Witness(&s.h, s.log)
 	p = append(p, more...)
 	p = append(p, BlackBox(&s.h)...)
-	_, l := Linear(&s.h, "q", passed)
+	p = append(p, Topics(&s.h)...)
+	_, l := Linear(&s.h, "q", replay)
 	return append(p, l...)
 }
 

@@ -11,10 +11,16 @@ type Least struct {
 	Windows int          // checked
 	Chains  int          // claims that were compared
 	Jobs    int          // delivered and acked
+
+	Appended, Read int            // messages, with an OK answer
+	Did            map[string]int // in the log: see Replay.Did
 }
 
+// skippedMax is how many of ten windows may be skipped.
+const skippedMax = 1
+
 // Vacuous says in what a run tested too little.
-func Vacuous(h *History, s Summary, log []Entry, windows []*Window, least Least) []Problem {
+func Vacuous(h *History, s Summary, log []Entry, windows []*Window, replay *Replay, least Least) []Problem {
 	var p problems
 	short := func(what string, got, want int) {
 		if got < want {
@@ -35,6 +41,16 @@ func Vacuous(h *History, s Summary, log []Entry, windows []*Window, least Least)
 		}
 	}
 	short("windows", checked, least.Windows)
+	if n := len(windows); n >= 30 {
+		short("windows that are not skipped", checked, n-n*skippedMax/10)
+	}
+	short("messages appended", s.Appended, least.Appended)
+	short("messages read", s.Read, least.Read)
+	for what, n := range least.Did {
+		if replay != nil {
+			short(what, replay.Did[what], n)
+		}
+	}
 	for _, word := range least.Events {
 		n := 0
 		for _, e := range h.Events {

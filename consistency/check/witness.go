@@ -20,10 +20,9 @@ type witness struct {
 	lasts map[[2]uint64]uint64
 }
 
-// Witness replays the log in the oracle and compares every answer with it. passed
-// are the marks of dequeues that were handed jobs and gave them back: their
-// clients had left, or had been told that nothing came.
-func Witness(h *History, log []Entry) (passed map[string]bool, found []Problem) {
+// Witness replays the log in the oracle and compares every answer with it. The
+// replay is nil when the oracle could not go to its end.
+func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 	w := &witness{h: h, o: newOracle(), last: uint64(len(log)) + 1, bound: map[*Op]uint64{}, lasts: map[[2]uint64]uint64{}}
 	for _, op := range h.Ops {
 		if op.Outcome == OK && !op.written() {
@@ -55,35 +54,54 @@ func Witness(h *History, log []Entry) (passed map[string]bool, found []Problem) 
 			w.enqueue(op)
 		case Dequeue:
 			w.dequeue(op)
-		case Ack, Nack, Release, Extend:
+		case Ack, Nack, Release, Extend, Reject:
 			w.settle(op)
+		case Append:
+			w.append(op)
+		case Tx:
+			w.tx(op)
+		case Commit, Pause, Redrive, Configure:
+			w.asks(op)
 		}
 	}
+	w.askedOften()
 	w.order()
-	passed = map[string]bool{}
-	for mark, d := range w.o.dequeues {
-		if slices.ContainsFunc(d.jobs, func(g oGrant) bool { return g.back }) {
-			passed[mark] = true
-		}
-	}
-	return passed, w.all()
+	return newReplay(h, w.o), w.all()
 }
 
 // reads compares what was read at an index.
 func (w *witness) reads(index uint64) {
 	for ; len(w.open) > 0 && w.open[0].Index <= index; w.open = w.open[1:] {
 		op := w.open[0]
-		c := w.o.counts(op.Queue)
-		if op.Missing {
-			c.Waiters = 0
-		}
-		switch {
-		case op.Index < index:
+		if op.Index < index {
 			w.add("witness: result", "%v reflects an entry that is not there", op)
-		case op.Kind == Count && op.Count != c:
-			w.add("witness: result", "%v answers %+v, the log gives %+v", op, op.Count, c)
-		case op.Kind == Dequeue && w.o.dequeues[op.Mark] == nil && c.Ready > 0:
-			w.add("witness: false empty", "%v found nothing, where %d jobs were ready", op, c.Ready)
+			continue
+		}
+		switch op.Kind {
+		case Count:
+			c := w.o.counts(op.Queue)
+			if op.Missing {
+				c.Waiters = 0
+			}
+			if op.Count != c {
+				w.add("witness: result", "%v answers %+v, the log gives %+v", op, op.Count, c)
+			}
+		case Dequeue:
+			if w.o.dequeues[op.Mark] != nil {
+				continue
+			}
+			w.o.look([]string{op.Queue})
+			if j := w.o.next(w.o.queue(op.Queue)); j != nil {
+				w.add("witness: false empty", "%v found nothing, where %.40q was ready", op, j.body)
+			}
+		case Peek:
+			w.peek(op)
+		case Show:
+			w.show(op)
+		case Read:
+			w.read(op)
+		case Position:
+			w.position(op)
 		}
 	}
 }
@@ -95,8 +113,25 @@ func (w *witness) asked() {
 		for i := range op.Jobs {
 			bodies[op.Jobs[i].Body] = true
 		}
+		for i := range op.Topics {
+			for _, body := range op.Topics[i].Bodies {
+				bodies[body] = bodies[body] || op.Kind == Append || op.Kind == Tx
+			}
+		}
 		if op.Kind == Dequeue {
 			marks[op.Mark] = true
+		}
+	}
+	for body, txs := range w.o.txs {
+		if !bodies[body] {
+			w.add("witness: invented", "entry %d holds a transaction with %.60q, which nobody sent", txs[0].index, body)
+		}
+	}
+	for _, made := range w.o.appends {
+		for _, body := range made[0].bodies {
+			if !bodies[body] {
+				w.add("witness: invented", "entry %d appends %.60q, which nobody sent", made[0].index, body)
+			}
 		}
 	}
 	for body, made := range w.o.enqueues {
@@ -153,16 +188,38 @@ func (w *witness) enqueue(op *Op) {
 		if m.index != first[at].index {
 			w.add("witness: whole", "%v is split: job %d is in entry %d, job 0 in %d", op, i, m.index, first[at].index)
 		}
-		id, ok := fsm.ParseID(op.Made[i].ID)
-		if !ok || id.Key != m.result.key || op.Made[i].Duplicate != m.result.duplicate {
-			w.add("witness: result", "%v: job %d is answered as %+v, the log gives %+v", op, i, op.Made[i], m.result)
-		}
-		n := m.job
-		if n.Queue != op.Queue || j.Priority >= 0 && int(n.Priority) != j.Priority || n.DelayMs != j.Delay.Milliseconds() || n.TTLMs != j.TTL.Milliseconds() ||
-			n.AtMostOnce != j.AtMostOnce || n.DedupID != j.DedupID || int(n.MaxFailures) != j.MaxFailures || n.LeaseMs != j.Lease.Milliseconds() {
-			w.add("witness: altered", "%v: job %d stands in the log as %+v, the client sent %+v", op, i, n, j)
-		}
+		w.made(op, i, &op.Made[i], m.result)
+		w.asSent(op, i, m.job, j)
 	}
+}
+
+// made compares what an enqueue answered for a job with what the log gives.
+func (w *witness) made(op *Op, i int, answer *Made, want oResult) {
+	id, ok := fsm.ParseID(answer.ID)
+	switch {
+	case answer.Code != codeText(want.code):
+	case want.code != fsm.CodeOK:
+		return
+	case ok && id.Key == want.key && answer.Duplicate == want.duplicate:
+		return
+	}
+	w.add("witness: result", "%v: job %d is answered as %+v, the log gives %+v", op, i, *answer, want)
+}
+
+// asSent compares a job in the log with what was sent.
+func (w *witness) asSent(op *Op, i int, n *fsm.NewJob, j *Job) {
+	if n.Queue != cmp.Or(j.Queue, op.Queue) || j.Priority >= 0 && int(n.Priority) != j.Priority || n.DelayMs != j.Delay.Milliseconds() || n.TTLMs != j.TTL.Milliseconds() ||
+		n.AtMostOnce != j.AtMostOnce || n.DedupID != j.DedupID || int(n.MaxFailures) != j.MaxFailures || n.LeaseMs != j.Lease.Milliseconds() || n.Group != j.Group {
+		w.add("witness: altered", "%v: job %d stands in the log as %+v, the client sent %+v", op, i, n, j)
+	}
+}
+
+// codeText is a code as answers show it: nothing, when it is done.
+func codeText(c fsm.Code) string {
+	if c == fsm.CodeOK {
+		return ""
+	}
+	return c.String()
 }
 
 // lostFast: what one life of a node loses is a suffix of its batches, and the life
@@ -219,7 +276,7 @@ func (w *witness) dequeue(op *Op) {
 	for i, g := range d.jobs {
 		got := &op.Got[i]
 		r, ok := fsm.ParseReceipt(got.Receipt)
-		if !ok || r.ID.Key != g.key || r.Grant != g.grant || r.Tag != g.tag || got.Queue != g.queue || got.Body != g.body || got.Priority != int(g.prio) ||
+		if !ok || r.ID.Key != g.key || r.Grant != g.grant || r.Tag != g.tag || got.Queue != g.queue || got.Body != g.body || got.Group != g.group || got.Priority != int(g.prio) ||
 			got.Deliveries != int(g.deliveries) || got.Failures != int(g.failures) || got.LeaseUntilMs != g.until || got.Fence != uint64(d.at) {
 			if !op.Fast || g.key == r.ID.Key {
 				w.add("witness: result", "%v got %.200v, entry %d gives %.200v", op, *got, d.at, g)
@@ -268,10 +325,7 @@ func (w *witness) settle(op *Op) {
 		}
 		w.bound[op] = op.Index
 		want := dones[at].result
-		code := ""
-		if want.code != fsm.CodeOK {
-			code = want.code.String()
-		}
+		code := codeText(want.code)
 		if it.Code != code || it.Late != want.late || it.Already != want.already || it.Dead != want.dead {
 			w.add("witness: result", "%v of %s answers %+v, the log gives %q %+v", op, it.Receipt, *it, code, want)
 		}

@@ -1,0 +1,145 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+
+	"raftq/fsm"
+)
+
+// Replay is what the log did, for those who ask after Witness.
+type Replay struct {
+	// Did counts what happened: "kept by a group", "dead letter", "tx" and so on.
+	Did map[string]int
+
+	o      *oracle
+	proofs []proof // by index
+}
+
+// proof that an entry was committed: somebody was answered so.
+type proof struct {
+	index uint64
+	ret   time.Duration // the first such answer at this index or above
+}
+
+func newReplay(h *History, o *oracle) *Replay {
+	r := &Replay{Did: o.did, o: o}
+	for _, op := range h.Ops {
+		if op.Outcome == OK && !op.Fast && op.Index > 0 {
+			r.proofs = append(r.proofs, proof{op.Index, op.Ret})
+		}
+	}
+	slices.SortFunc(r.proofs, func(a, b proof) int { return cmp.Compare(a.index, b.index) })
+	for i := len(r.proofs) - 2; i >= 0; i-- {
+		r.proofs[i].ret = min(r.proofs[i].ret, r.proofs[i+1].ret)
+	}
+	return r
+}
+
+// by is when an entry was committed, at the latest: when somebody had an answer that
+// reflects it.
+func (r *Replay) by(index int64) time.Duration {
+	i := sort.Search(len(r.proofs), func(i int) bool { return r.proofs[i].index >= uint64(index) })
+	if i == len(r.proofs) {
+		return Never
+	}
+	return r.proofs[i].ret
+}
+
+// passedOn tells whether a dequeue was handed jobs and gave them back: its client had
+// left, or had been told that nothing came.
+func (r *Replay) passedOn(op *Op) bool {
+	if r == nil || op.Kind != Dequeue || r.o.dequeues[op.Mark] == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.o.dequeues[op.Mark].jobs, func(g oGrant) bool { return g.back })
+}
+
+// resolve says what an operation of unknown outcome did, or a dequeue that passed
+// jobs on: nothing, or one or two operations whose answers and times the log gives.
+// ok is false when it cannot be told.
+func (r *Replay) resolve(op *Op) (did []*Op, ok bool) {
+	switch op.Kind {
+	case Enqueue:
+		made := r.o.enqueues[op.Jobs[0].Body]
+		if len(made) == 0 {
+			return nil, true
+		}
+		return []*Op{op.happened(r.by(made[0].index))}, len(made) == 1
+	case Dequeue:
+		return r.handed(op)
+	case Ack, Nack, Release:
+		return r.settled(op)
+	}
+	return nil, !op.written() || op.Outcome == Failed
+}
+
+// happened is the operation with an outcome.
+func (o *Op) happened(by time.Duration) *Op {
+	c := *o
+	c.Outcome, c.Ret = OK, min(by, o.Ret)
+	return &c
+}
+
+// handed is a dequeue with what the log gave it, and a release of what it gave back.
+func (r *Replay) handed(op *Op) (did []*Op, ok bool) {
+	d := r.o.dequeues[op.Mark]
+	switch {
+	case d == nil || len(d.jobs) == 0:
+		return nil, true
+	case d.again:
+		return nil, false
+	}
+	taken := op.happened(r.by(d.at))
+	taken.Got = nil
+	back := map[int64][]Item{}
+	for _, g := range d.jobs {
+		receipt := receiptOf(g)
+		taken.Got = append(taken.Got, Delivery{Body: g.body, Receipt: receipt})
+		if g.back {
+			back[g.backAt] = append(back[g.backAt], Item{Receipt: receipt})
+		}
+	}
+	did = append(did, taken)
+	for at, items := range back {
+		given := taken.happened(Never)
+		given.Kind, given.Items, given.Got, given.Ret = Release, items, nil, r.by(at)
+		did = append(did, given)
+	}
+	return did, true
+}
+
+// receiptOf is a receipt of a hand-out that nobody got: it is like no other.
+func receiptOf(g oGrant) string {
+	return fsm.Receipt{ID: fsm.ID{Key: g.key}, Grant: g.grant, Tag: g.tag}.String()
+}
+
+// settled is a settle with the results that the log gives. Nobody else may have
+// named its receipts.
+func (r *Replay) settled(op *Op) (did []*Op, ok bool) {
+	c := op.happened(Never)
+	c.Items = slices.Clone(op.Items)
+	at := int64(0)
+	for i := range c.Items {
+		it := &c.Items[i]
+		receipt, valid := fsm.ParseReceipt(it.Receipt)
+		if !valid {
+			return nil, false
+		}
+		dones := r.o.items[oItem{op.Kind, receipt.ID.Key, receipt.Grant, receipt.Tag}]
+		switch {
+		case len(dones) == 0 && at == 0 && i == len(c.Items)-1:
+			return nil, true
+		case len(dones) == 0 && at == 0:
+			continue
+		case len(dones) != 1 || at != 0 && dones[0].index != at || at == 0 && i > 0:
+			return nil, false
+		}
+		at = dones[0].index
+		it.Code, it.Already = codeText(dones[0].result.code), dones[0].result.already
+	}
+	c.Ret = r.by(at)
+	return []*Op{c}, true
+}
