@@ -137,6 +137,7 @@ func (c *suiteClient) enqueue(queue string, jobs []check.Job, fast bool, key str
 		set("at_most_once", j.AtMostOnce, true)
 		set("max_failures", j.MaxFailures > 0, j.MaxFailures)
 		set("dedup_id", j.DedupID != "", j.DedupID)
+		set("group", j.Group != "", j.Group)
 		list = append(list, m)
 	}
 	body, err := json.Marshal(list)
@@ -173,7 +174,7 @@ func (c *suiteClient) enqueue(queue string, jobs []check.Job, fast bool, key str
 func (c *suiteClient) made(o *check.Op, a answer) {
 	var got struct {
 		Results []struct {
-			ID        string
+			ID, Code  string
 			Status    int
 			Duplicate bool
 		}
@@ -184,10 +185,10 @@ func (c *suiteClient) made(o *check.Op, a answer) {
 		return
 	}
 	for _, r := range got.Results {
-		if r.Status >= 300 {
+		if r.Status >= 300 && r.Code != "queue_paused" {
 			c.w.t.Errorf("a job was refused: %s", a.body)
 		}
-		o.Made = append(o.Made, check.Made{ID: r.ID, Duplicate: r.Duplicate})
+		o.Made = append(o.Made, check.Made{ID: r.ID, Duplicate: r.Duplicate, Code: r.Code})
 	}
 }
 
@@ -201,10 +202,10 @@ func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, 
 	if o.Outcome == check.OK && a.status != http.StatusNoContent {
 		var got struct {
 			Jobs []struct {
-				ID, Receipt, Queue, Body       string
-				Priority, Deliveries, Failures int
-				Fence                          uint64
-				LeaseUntil                     int64 `json:"lease_until_ms"`
+				ID, Receipt, Queue, Body, Group string
+				Priority, Deliveries, Failures  int
+				Fence                           uint64
+				LeaseUntil                      int64 `json:"lease_until_ms"`
 			}
 		}
 		if err := json.Unmarshal(a.body, &got); err != nil || len(got.Jobs) == 0 {
@@ -212,7 +213,7 @@ func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, 
 			o.Outcome = check.Unknown
 		}
 		for _, j := range got.Jobs {
-			o.Got = append(o.Got, check.Delivery{ID: j.ID, Receipt: j.Receipt, Queue: j.Queue, Body: j.Body, Priority: j.Priority,
+			o.Got = append(o.Got, check.Delivery{ID: j.ID, Receipt: j.Receipt, Queue: j.Queue, Body: j.Body, Group: j.Group, Priority: j.Priority,
 				Deliveries: j.Deliveries, Failures: j.Failures, Fence: j.Fence, LeaseUntilMs: j.LeaseUntil})
 		}
 	}

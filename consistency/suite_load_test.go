@@ -1,7 +1,9 @@
 package consistency
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,9 +12,9 @@ import (
 	"raftq/consistency/check"
 )
 
-// The queues of the load. A window queue (windowPrefix and a number) is in use for
-// a moment, without timers and fast operations, for the general checker. Topics
-// get a worker of their own beside these when they have routes.
+// The queues of the load; others are in suite_parts_load_test.go. A window queue
+// (windowPrefix and a number) is in use for a moment, without timers and fast
+// operations, for the general checker.
 const (
 	hotQueue     = "hot"   // first in, first out
 	timedQueue   = "timed" // delays, TTLs, dedup ids, failure limits, priorities
@@ -38,6 +40,7 @@ type suiteLoad struct {
 	backlog atomic.Int64
 	done    atomic.Int64 // answers
 	window  atomic.Pointer[windowTurn]
+	parts   suiteParts
 }
 
 // windowTurn is the window queue in use.
@@ -49,6 +52,8 @@ type windowTurn struct {
 func (w *world) startLoad() {
 	l := &suiteLoad{w: w, stop: make(chan struct{})}
 	w.load = l
+	l.setUp()
+	l.startParts()
 	n := len(w.c.Nodes)
 	for i := range 2*n + 2 {
 		rng := rand.New(rand.NewPCG(w.seed, uint64(100+i)))
@@ -87,11 +92,15 @@ func (l *suiteLoad) body() string { return "b" + itoa(l.bodies.Add(1)) }
 
 func (l *suiteLoad) bodyOf(rng *rand.Rand) string {
 	b := l.body()
-	switch rng.IntN(20) {
-	case 0:
+	switch rng.IntN(60) {
+	case 0, 1, 2:
 		return b + "." + strings.Repeat("\x00", 600+rng.IntN(3000))
-	case 1:
+	case 3, 4:
 		return b + "." + strings.Repeat("long ", 200+rng.IntN(2000))
+	case 5:
+		if rng.IntN(4) == 0 {
+			return b + "." + strings.Repeat("large ", 10_000)
+		}
 	}
 	return b
 }
@@ -133,7 +142,7 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			c.node = rng.IntN(len(l.w.c.Nodes))
 		}
 		fast := rng.IntN(10) < 3
-		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue}[rng.IntN(6)]
+		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue()}[rng.IntN(10)]
 		switch r := rng.IntN(100); {
 		// Who holds much gives it up: a job whose lease ends again and again is dead
 		// at last, which looks like a loss.
@@ -141,6 +150,9 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			l.pace(l.enqueue(c, rng, queue, fast))
 		case r < 72 && len(mine) < heldMax:
 			lease := time.Duration(1500+rng.IntN(2500)) * time.Millisecond
+			if queue == poisonQueue && rng.IntN(3) == 0 {
+				queue = gravesQueue
+			}
 			o := c.dequeue(queue, 1+rng.IntN(12), time.Duration(rng.IntN(3))*100*time.Millisecond, lease, fast)
 			l.pace(o)
 			if len(o.Got) > 0 {
@@ -149,6 +161,9 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 					h.receipts = append(h.receipts, d.Receipt)
 				}
 				mine = append(mine, h)
+				if queue == gravesQueue || queue == poisonQueue {
+					l.pace(c.show(o.Got[0].ID))
+				}
 			}
 		case r < 96 && len(mine) > 0:
 			i := rng.IntN(len(mine))
@@ -161,6 +176,9 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 				kind = check.Release
 			case 3:
 				kind = check.Extend
+			}
+			if h.queue == poisonQueue && rng.IntN(2) == 0 {
+				kind = [...]check.Kind{check.Nack, check.Nack, check.Reject}[rng.IntN(3)]
 			}
 			delay := time.Duration(rng.IntN(2)*300) * time.Millisecond
 			o := c.settle(kind, h.queue, h.receipts, delay, 3*time.Second, fast)
@@ -175,6 +193,8 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 		case r < 98 && len(old) > 0:
 			// A receipt that is used up must do nothing.
 			l.pace(c.settle(check.Ack, "", old[rng.IntN(len(old)):][:1], 0, 0, false))
+		case r == 98:
+			l.pace(c.peek(queue, 1+rng.IntN(5)))
 		default:
 			l.pace(c.count(queue))
 		}
@@ -185,6 +205,9 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 	jobs := make([]check.Job, 1)
 	if rng.IntN(2) == 0 {
 		jobs = make([]check.Job, 1+rng.IntN(16))
+	}
+	if queue == groupedQueue { // they go out one by one
+		jobs = jobs[:min(len(jobs), 3)]
 	}
 	key := ""
 	for i := range jobs {
@@ -206,13 +229,17 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 			}
 		case onceQueue:
 			j.AtMostOnce = true
+		case groupedQueue:
+			if rng.IntN(5) > 0 {
+				j.Group = group(rng)
+			}
 		}
 	}
 	if queue == keyedQueue {
 		key, fast = "k"+jobs[0].Body[:min(16, len(jobs[0].Body))], false
 	}
 	o := c.enqueue(queue, jobs, fast, strings.TrimRight(strings.ReplaceAll(key, "\x00", ""), ". "))
-	if o.Outcome == check.OK {
+	if o.Outcome == check.OK && o.Made[0].Code == "" {
 		l.backlog.Add(int64(len(jobs)))
 	}
 	return o
@@ -284,7 +311,10 @@ func (w *world) drain() {
 		clients[i] = w.newClient(drainClient, i)
 	}
 	turn := 0
-	for queue := range queues {
+	// What dies meanwhile is in the graves then.
+	delete(queues, gravesQueue)
+	order := append(slices.Sorted(maps.Keys(queues)), gravesQueue)
+	for _, queue := range order {
 		w.eventually(60*time.Second, "an empty queue "+queue, func() bool {
 			turn++
 			c := clients[turn%len(clients)]

@@ -15,8 +15,22 @@ import (
 func leastOf(faults int) check.Least {
 	return check.Least{
 		Ops: 100 * faults, Terms: 1 + faults/4, Chains: 5 * faults, Jobs: 20 * faults,
-		Kinds: map[check.Kind]int{check.Enqueue: 20 * faults, check.Dequeue: 20 * faults, check.Ack: 10 * faults, check.Nack: faults / 4, check.Release: faults / 5, check.Extend: faults / 5, check.Count: faults / 2},
+		Kinds: map[check.Kind]int{check.Enqueue: 20 * faults, check.Dequeue: 20 * faults, check.Ack: 10 * faults, check.Nack: faults / 4, check.Release: faults / 5, check.Extend: faults / 5, check.Count: faults / 2,
+			check.Reject: faults / 8, check.Peek: faults / 4, check.Show: faults / 4, check.Tx: 4 * faults, check.Append: 10 * faults, check.Read: 10 * faults,
+			check.Commit: 2 * faults, check.Position: 2 * faults, check.Pause: faults, check.Redrive: faults / 4, check.Configure: 4},
+		Appended: 20 * faults, Read: 20 * faults,
+		Did: leastDid(faults),
 	}
+}
+
+// leastDid is what must have happened in the log; a short run may miss what needs a
+// coincidence.
+func leastDid(faults int) map[string]int {
+	if faults < 7 {
+		return map[string]int{"tx": faults}
+	}
+	return map[string]int{"tx": 2 * faults, "tx aborted": faults / 4, "kept by a group": faults / 4, "kept by a pause": faults / 7, "refused by a pause": faults / 7,
+		"held back by a pause": faults / 8, "dead letter": faults / 4, "redrive": faults / 8, "trimmed": faults}
 }
 
 // named picks faults by name.

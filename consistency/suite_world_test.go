@@ -305,7 +305,9 @@ func (w *world) verdict(name string, least check.Least) {
 	w.t.Helper()
 	w.load.end()
 	w.alive()
+	w.unpause()
 	w.drain()
+	w.readTopics()
 	w.agree()
 	w.unwatch()
 	ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
@@ -329,6 +331,11 @@ func (w *world) verdict(name string, least check.Least) {
 	r.Name, r.Seed, r.Isolated, r.Nodes = name, w.seed, w.c.Net != nil, len(w.c.Nodes)
 	reports.add(r)
 	w.t.Log(r.Summary())
+	for _, one := range r.Windows {
+		if one.Skipped != "" {
+			w.t.Log("window skipped: ", one.Skipped)
+		}
+	}
 	for _, p := range r.Problems {
 		w.t.Error(p)
 	}

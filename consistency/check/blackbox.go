@@ -85,11 +85,11 @@ func timers(p *problems, h *History, s *sent, configs map[string]ConfigPart) {
 			p.add("black box: max failures", "%s came with %d failures, it may have %d", t.d.ID, t.d.Failures, m)
 		}
 		g := t.givenUp
-		if g == nil || g.Kind != Nack || g.Outcome != OK || g.Fast {
-			continue
+		if g == nil || g.Kind != Nack || g.Outcome != OK || g.Fast || t.d.Queue != s.queue {
+			continue // from a dead letter queue it may be redriven
 		}
 		for _, it := range g.Items {
-			if it.Receipt != t.d.Receipt || it.Code != "" || it.Delay == 0 {
+			if it.Receipt != t.d.Receipt || it.Code != "" || it.Delay == 0 || it.Dead {
 				continue
 			}
 			for _, later := range s.deliveries {

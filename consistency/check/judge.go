@@ -65,9 +65,9 @@ func (r *Result) Summary() string {
 	checked, skipped := r.windows()
 	s := &r.Sum
 	return fmt.Sprintf("%s: %v, %d operations (%d ok, %d of them fast, %d unknown, %d failed), %d jobs answered, %d deliveries, %d done, %d fast ones lost, "+
-		"%d messages appended, %d read, %v, %d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems; checked in %v",
+		"%d messages appended, %d read, %v, %d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems; checked in %v, %v",
 		r.Name, r.Length.Round(time.Second), s.Ops, s.OK, s.Fast, s.Unknown, s.Failed, s.Jobs, s.Delivered, s.Done, s.FastLost,
-		s.Appended, s.Read, r.Did, r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems), r.took().Round(time.Millisecond))
+		s.Appended, s.Read, r.Did, r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems), r.took().Round(time.Millisecond), r.Took)
 }
 
 // took is how long all checkers took.

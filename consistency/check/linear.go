@@ -49,7 +49,9 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 	}
 	for _, queue := range order {
 		w, p := window(queue, byQueue[queue], r)
-		windows = append(windows, w)
+		if w.Ops > 0 || w.Skipped != "" {
+			windows = append(windows, w)
+		}
 		found = append(found, p...)
 	}
 	return windows, found
@@ -106,8 +108,7 @@ func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 	}
 	w.Ops = len(all)
 	if w.Ops == 0 {
-		w.Skipped = "nothing happened in it"
-		return w, nil
+		return w, nil // nothing happened in it
 	}
 	result, info := porcupine.CheckOperationsVerbose(queueModel, all, windowTimeout)
 	w.html = func(to io.Writer) error { return porcupine.Visualize(queueModel, info, to) }

@@ -66,6 +66,7 @@ type oQueue struct {
 	busy        map[string]int
 	counts      Counts
 	in, out     bool // paused
+	heldBack    int  // jobs
 	pauses      int  // how many there were: of timers, those of an earlier one mean nothing
 	maxFailures int32
 	deadLetter  string

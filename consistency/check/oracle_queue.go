@@ -17,22 +17,40 @@ func (o *oracle) queue(name string) *oQueue {
 	return q
 }
 
+// count is the number of the queue's jobs in a state.
+func (q *oQueue) count(state string) *int {
+	switch state {
+	case "ready":
+		return &q.counts.Ready
+	case "delayed":
+		return &q.counts.Delayed
+	case "leased":
+		return &q.counts.Leased
+	case "held":
+		return &q.counts.Held
+	case "dead":
+		return &q.counts.Dead
+	}
+	return new(int)
+}
+
 // move takes a job from its state to another one; "" is nowhere. It takes a slot of
 // its group when it is handed out, and keeps it while it waits for its retry.
 func (o *oracle) move(j *oJob, state string) {
 	q := o.queue(j.queue)
-	count := func(state string) *int {
-		return map[string]*int{"ready": &q.counts.Ready, "delayed": &q.counts.Delayed, "leased": &q.counts.Leased, "held": &q.counts.Held, "dead": &q.counts.Dead, "": new(int)}[state]
-	}
-	*count(j.state)--
-	*count(state)++
+	*q.count(j.state)--
+	*q.count(state)++
 	at, _ := slices.BinarySearchFunc(q.ready, j, func(a, b *oJob) int {
 		if a.prio != b.prio {
 			return int(b.prio) - int(a.prio)
 		}
 		return int(int64(a.seq) - int64(b.seq))
 	})
-	if j.state == "ready" {
+	switch {
+	case j.state == "ready" && at == 0:
+		q.ready[0] = nil
+		q.ready = q.ready[1:]
+	case j.state == "ready":
 		q.ready = slices.Delete(q.ready, at, at+1)
 	}
 	if state == "ready" {
@@ -43,8 +61,11 @@ func (o *oracle) move(j *oJob, state string) {
 		q.busy[j.group] += map[bool]int{true: 1, false: -1}[slot]
 		j.slot = slot
 	}
+	if j.back {
+		q.heldBack--
+		j.back = false
+	}
 	j.state = state
-	j.back = false
 	j.life++
 }
 
@@ -67,6 +88,7 @@ func (o *oracle) toReady(j *oJob) {
 	if o.queue(j.queue).in {
 		o.move(j, "delayed")
 		j.back = true
+		o.queue(j.queue).heldBack++
 		o.did["held back by a pause"]++
 		return
 	}
@@ -93,6 +115,9 @@ func pauseKey(queue string, in, out bool, untilMs int64) string {
 
 // letGo makes ready what a pause held back.
 func (o *oracle) letGo(q *oQueue) {
+	if q.heldBack == 0 {
+		return
+	}
 	for _, j := range o.jobsOf(q.name) {
 		if j.back {
 			o.move(j, "ready")

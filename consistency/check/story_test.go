@@ -12,7 +12,7 @@ import (
 // story is a history with the log that explains it, made op by op. Tests break
 // one or the other and want it to be seen.
 type story struct {
-	t     *testing.T
+	t     testing.TB
 	h     History
 	log   []Entry
 	o     *oracle
@@ -29,7 +29,7 @@ const (
 	second   = time.Second
 )
 
-func newStory(t *testing.T) *story {
+func newStory(t testing.TB) *story {
 	s := &story{t: t, o: newOracle(), ms: 1000}
 	s.entry(0, &fsm.NodeStart{})
 	return s
