@@ -208,6 +208,25 @@ func TestUnknownsInWindows(t *testing.T) {
 	wants(t, p, "linear")
 }
 
+// What happened behind all that was answered is nothing to a window: leases may be
+// over by then.
+func TestLateUnknownInWindows(t *testing.T) {
+	s := newStory(t)
+	s.enqueue("q", "a")
+	s.dequeue("q", 1)
+	late := s.op(Dequeue, "q")
+	late.Outcome, late.Ret, late.Mark, late.Max, late.Lease = Unknown, Never, "late", 1, 2*second
+	s.wait(3 * second)
+	s.next(&fsm.Dequeue{Request: 500, Queues: []string{"q"}, Max: 1, LeaseMs: 2000, Consumer: "late"})
+	if len(s.o.dequeues["late"].jobs) != 1 {
+		t.Fatal("the lease is not over")
+	}
+	r, _ := Witness(&s.h, s.log)
+	if windows, p := Linear(&s.h, "q", r); len(p) > 0 || windows[0].Skipped != "" {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+}
+
 // A dequeue that passed jobs on took them for a moment.
 func TestPassedOnInWindows(t *testing.T) {
 	w := newWhole(t)

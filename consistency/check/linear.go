@@ -34,7 +34,9 @@ func (w *Window) Timeline(to io.Writer) error { return w.html(to) }
 // What an unknown outcome may have done makes too many cases, so the log says what
 // it did, if anything, and by when: see Replay. A dequeue that passed jobs on, for
 // its client was gone or told that nothing came, counts as one that took them and
-// gave them back. Without a replay a window with such operations is skipped.
+// gave them back. What happened behind all that was answered is left out: nobody saw
+// it, and leases may be over by then. Without a replay a window with such operations is
+// skipped.
 func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Problem) {
 	byQueue := map[string][]*Op{}
 	var order []string
@@ -60,8 +62,11 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 	w := &Window{Queue: queue}
 	var all []porcupine.Operation
-	first, last, lease := Never, time.Duration(0), Never
+	first, last, lease, end := Never, time.Duration(0), Never, uint64(0)
 	for _, op := range ops {
+		if op.Outcome == OK {
+			end = max(end, op.Index)
+		}
 		first = min(first, op.Call)
 		if op.Ret != Never {
 			last = max(last, op.Ret)
@@ -103,7 +108,9 @@ func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 			return w, nil
 		}
 		for _, o := range did {
-			add(o)
+			if o.Index <= end {
+				add(o)
+			}
 		}
 	}
 	w.Ops = len(all)

@@ -67,7 +67,7 @@ func (r *Replay) resolve(op *Op) (did []*Op, ok bool) {
 		if len(made) == 0 {
 			return nil, true
 		}
-		return []*Op{op.happened(r.by(made[0].index))}, len(made) == 1
+		return []*Op{r.happened(op, made[0].index)}, len(made) == 1
 	case Dequeue:
 		return r.handed(op)
 	case Ack, Nack, Release:
@@ -76,10 +76,10 @@ func (r *Replay) resolve(op *Op) (did []*Op, ok bool) {
 	return nil, !op.written() || op.Outcome == Failed
 }
 
-// happened is the operation with an outcome.
-func (o *Op) happened(by time.Duration) *Op {
-	c := *o
-	c.Outcome, c.Ret = OK, min(by, o.Ret)
+// happened is an operation that took effect in an entry.
+func (r *Replay) happened(op *Op, index int64) *Op {
+	c := *op
+	c.Outcome, c.Index, c.Ret = OK, uint64(index), r.by(index)
 	return &c
 }
 
@@ -92,7 +92,7 @@ func (r *Replay) handed(op *Op) (did []*Op, ok bool) {
 	case d.again:
 		return nil, false
 	}
-	taken := op.happened(r.by(d.at))
+	taken := r.happened(op, d.at)
 	taken.Got = nil
 	back := map[int64][]Item{}
 	for _, g := range d.jobs {
@@ -104,8 +104,8 @@ func (r *Replay) handed(op *Op) (did []*Op, ok bool) {
 	}
 	did = append(did, taken)
 	for at, items := range back {
-		given := taken.happened(Never)
-		given.Kind, given.Items, given.Got, given.Ret = Release, items, nil, r.by(at)
+		given := r.happened(op, at)
+		given.Kind, given.Items, given.Got = Release, items, nil
 		did = append(did, given)
 	}
 	return did, true
@@ -119,18 +119,17 @@ func receiptOf(g oGrant) string {
 // settled is a settle with the results that the log gives. Nobody else may have
 // named its receipts.
 func (r *Replay) settled(op *Op) (did []*Op, ok bool) {
-	c := op.happened(Never)
-	c.Items = slices.Clone(op.Items)
+	items := slices.Clone(op.Items)
 	at := int64(0)
-	for i := range c.Items {
-		it := &c.Items[i]
+	for i := range items {
+		it := &items[i]
 		receipt, valid := fsm.ParseReceipt(it.Receipt)
 		if !valid {
 			return nil, false
 		}
 		dones := r.o.items[oItem{op.Kind, receipt.ID.Key, receipt.Grant, receipt.Tag}]
 		switch {
-		case len(dones) == 0 && at == 0 && i == len(c.Items)-1:
+		case len(dones) == 0 && at == 0 && i == len(items)-1:
 			return nil, true
 		case len(dones) == 0 && at == 0:
 			continue
@@ -140,6 +139,7 @@ func (r *Replay) settled(op *Op) (did []*Op, ok bool) {
 		at = dones[0].index
 		it.Code, it.Already = codeText(dones[0].result.code), dones[0].result.already
 	}
-	c.Ret = r.by(at)
+	c := r.happened(op, at)
+	c.Items = items
 	return []*Op{c}, true
 }
