@@ -30,7 +30,7 @@ var rules = map[string]rule{
 	"wal":      {},
 	"snapshot": {},
 	"raftnode": {ours: []string{"fsm", "wal", "snapshot"}},
-	"hangup":   {ours: []string{"fsm"}, third: []string{"golang.org/x/sys/unix"}},
+	"hangup":   {ours: []string{"fsm"}, third: []string{"github.com/prometheus/client_golang/prometheus", "golang.org/x/sys/unix"}},
 	// The front ends know ops and results, and a replica through an interface of
 	// their own.
 	"httpapi": {ours: []string{"fsm", "hangup"}},

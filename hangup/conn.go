@@ -1,6 +1,7 @@
 package hangup
 
 import (
+	"container/list"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -51,6 +52,10 @@ type Conn struct {
 	linger bool
 
 	watched watch
+
+	// Of stalled, and guarded by its lock.
+	place      *list.Element
+	placeBytes int
 }
 
 // Of finds the Conn below whatever wraps it, nil when there is none.
@@ -117,6 +122,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	c.p = nil
 	if c.stalled {
 		c.stalled = false
+		c.conns.stalled.leave(c)
 		_ = c.Conn.SetWriteDeadline(time.Time{}) //nolint:errcheck // the next write tells
 	}
 	if err != nil {
@@ -139,6 +145,11 @@ func (c *Conn) tryWrite(fd uintptr) (done bool) {
 		case unix.EINTR:
 		case unix.EAGAIN:
 			if moved || !c.stalled { // a slow client is not one that stopped
+				if c.stalled {
+					c.conns.stalled.moved(c)
+				} else {
+					c.conns.stalled.enter(c, len(c.p))
+				}
 				c.stalled = true
 				_ = c.Conn.SetWriteDeadline(time.Now().Add(c.conns.WriteTimeout)) //nolint:errcheck // a closed conn fails the write
 			}

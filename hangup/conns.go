@@ -30,6 +30,7 @@ type Conns struct {
 
 	opts    Options
 	watcher *watcher
+	stalled stalled
 	fds     int // descriptors of the process that connections may take: see descriptors.go
 
 	mu sync.Mutex
@@ -42,7 +43,7 @@ func New(o Options) (*Conns, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conns{WriteTimeout: 30 * time.Second, opts: o, watcher: w, fds: descriptors(), m: map[*Conn]struct{}{}}, nil
+	return &Conns{WriteTimeout: 30 * time.Second, opts: o, watcher: w, stalled: stalled{max: stalledBytesMax}, fds: descriptors(), m: map[*Conn]struct{}{}}, nil
 }
 
 // Listen returns a listener whose connections are Conns, and which may be closed

@@ -12,5 +12,8 @@
 // others. Its receipts belong to whoever holds its lock. One goroutine waits on
 // the epoll set of the connections whose clients wait.
 //
+// A client may also stop reading. What such clients hold together is bounded: see
+// stalled.go. Above TLS an answer is larger than what the socket sees of it.
+//
 // The package knows no protocol: it sits below TLS, on the socket.
 package hangup

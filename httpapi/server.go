@@ -97,8 +97,10 @@ func New(replica Replica, opts Options) *Server {
 	if err != nil {
 		s.broken = fmt.Errorf("httpapi: %w", err)
 	}
-	if err := opts.Registry.Register(s.stats); err != nil {
-		s.broken = fmt.Errorf("httpapi: register metrics: %w", err)
+	for _, c := range append(s.conns.Metrics("http"), s.stats) {
+		if err := opts.Registry.Register(c); err != nil {
+			s.broken = fmt.Errorf("httpapi: register metrics: %w", err)
+		}
 	}
 	s.http = &fasthttp.Server{
 		Handler:                      s.serve,

@@ -99,8 +99,10 @@ func New(replica Replica, opts Options) *Server {
 	}); err != nil {
 		s.broken = fmt.Errorf("respapi: %w", err)
 	}
-	if err := opts.Registry.Register(s.stats); err != nil {
-		s.broken = fmt.Errorf("respapi: register metrics: %w", err)
+	for _, c := range append(s.conns.Metrics("resp"), s.stats) {
+		if err := opts.Registry.Register(c); err != nil {
+			s.broken = fmt.Errorf("respapi: register metrics: %w", err)
+		}
 	}
 	return s
 }
