@@ -124,7 +124,11 @@ func (d *Disk) Fill(free int64) error {
 	if err != nil {
 		return err
 	}
-	for size := int64(0); err == nil; {
+	var size int64
+	if info, err := f.Stat(); err == nil {
+		size = info.Size() // of an earlier one
+	}
+	for err == nil {
 		var fs syscall.Statfs_t
 		if err = syscall.Statfs(d.Dir, &fs); err != nil {
 			break
@@ -139,6 +143,15 @@ func (d *Disk) Fill(free int64) error {
 		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// FillTo fills the disk to so many percent.
+func (d *Disk) FillTo(percent int64) error {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(d.Dir, &fs); err != nil {
+		return err
+	}
+	return d.Fill(int64(fs.Blocks) * fs.Bsize * (100 - percent) / 100)
 }
 
 // Free undoes Fill.
