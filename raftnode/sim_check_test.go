@@ -383,6 +383,6 @@ func (w *world) describe(p any) string {
 	default:
 		text = fmt.Sprintf("%s at %s: panic: %v\n%s", w.phase, ms(w.now), p, debug.Stack())
 	}
-	return fmt.Sprintf("seed %d: %s\n  nodes %d, faults %v, %d entries\n  replay: RAFTQ_SIM_SEED=%d RAFTQ_SIM_OPS=%d go test ./raftnode -run 'TestSim$' -v",
-		w.seed, text, w.opt.nodes, w.opt.faults, len(w.check.entries), w.seed, w.opt.ops)
+	return fmt.Sprintf("seed %d: %s\n  nodes %d, faults %v, %d entries\n  replay: %s",
+		w.seed, text, w.opt.nodes, w.opt.faults, len(w.check.entries), simRun{w.seed, w.opt.ops, w.cut}.command())
 }

@@ -82,13 +82,13 @@ func (c *simClient) next() {
 	}
 	switch p := r.Float64(); {
 	case len(c.held) > 0 && (c.drain || p < 0.6):
-		c.settle(n, timeout)
+		c.settle(n, timeout, nil)
 	case c.drain:
 		c.dequeue(n, timeout)
 	case r.Float64() < w.opt.reads:
 		c.read(n, timeout)
 	case r.IntN(30) == 0 && len(c.old) > 0:
-		c.settle(n, timeout)
+		c.settle(n, timeout, nil)
 	case len(w.check.jobs)-w.acked() > 60:
 		c.dequeue(n, timeout)
 	case r.IntN(2) == 0, w.opt.eager && len(w.check.jobs)-w.acked() < 40:
@@ -222,7 +222,12 @@ func (c *simClient) dequeue(n *simNode, timeout int64) {
 		}
 		w.check.received(o, res)
 		for k := range res.Jobs {
-			c.held = append(c.held, heldJob{res.Jobs[k].Receipt()})
+			h := heldJob{res.Jobs[k].Receipt()}
+			if !c.drain && r.Float64() < opt.edges {
+				w.after(op.LeaseMs*1e6+between(r, -40e6, 40e6), func() { c.settleAtEdge(h) })
+				continue
+			}
+			c.held = append(c.held, h)
 		}
 	}
 	c.send(o, n, op, timeout)
@@ -238,8 +243,23 @@ func (c *simClient) hangUp(o *simOp) {
 	c.w.check.finish(o, unknown)
 }
 
-// settle ends what the client holds, or tries to with an old receipt.
-func (c *simClient) settle(n *simNode, timeout int64) {
+// settleAtEdge settles a job when its lease ends, or is about to: beside what else the
+// client does.
+func (c *simClient) settleAtEdge(h heldJob) {
+	w := c.w
+	all := w.live()
+	if n := all[w.clientRand.IntN(len(all))]; n.up && !w.stopping() {
+		w.stats.Edges++
+		c.held = append([]heldJob{h}, c.held...)
+		c.settle(n, 2000e6, func(*simOp) {})
+		return
+	}
+	c.old = append(c.old, h)
+}
+
+// settle ends what the client holds, or tries to with an old receipt. then is what
+// comes afterwards; nil: the client goes on.
+func (c *simClient) settle(n *simNode, timeout int64, then func(*simOp)) {
 	w, r := c.w, c.w.clientRand
 	from := &c.held
 	if len(c.held) == 0 {
@@ -254,7 +274,7 @@ func (c *simClient) settle(n *simNode, timeout int64) {
 			kind = opRelease
 		case p < 22:
 			kind = opExtend
-		case p < 25:
+		case p < 25 && then == nil:
 			// Forgotten: the lease runs out.
 			c.old = append(c.old, c.held...)
 			c.held = nil
@@ -263,6 +283,7 @@ func (c *simClient) settle(n *simNode, timeout int64) {
 		}
 	}
 	o := c.op(kind)
+	o.ended = then
 	k := 1 + r.IntN(len(*from))
 	var items []fsm.Item
 	for _, h := range (*from)[:k] {

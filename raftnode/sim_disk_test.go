@@ -30,6 +30,7 @@ type simDisk struct {
 	noteBoot int    // boot id of note; 0 = none
 	boots    uint64 // boot counter
 	stalled  int64  // true ns until which writes hang
+	failing  bool   // the next sync fails; of what it covers anything may be durable, of what follows nothing
 }
 
 // newSimDisk makes the genesis, as boot does.

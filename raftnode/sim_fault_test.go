@@ -1,6 +1,9 @@
 package raftnode
 
 import (
+	"math/rand/v2"
+	"slices"
+
 	"go.etcd.io/raft/v3"
 )
 
@@ -23,25 +26,40 @@ const (
 	faultFreezeLeader
 	faultTransfer
 	faultStop
+	faultTransfers
+	faultFsync
+	faultRot
 	faultKinds
 )
 
-var faultNames = [...]string{"kill", "kill leader", "kill most", "kill all", "quick restart", "reboot", "pause", "pause leader", "partition", "isolate leader", "wall jump", "disk stall", "slow net", "freeze leader", "transfer", "stop"}
+var faultNames = [...]string{"kill", "kill leader", "kill most", "kill all", "quick restart", "reboot", "pause", "pause leader", "partition", "isolate leader", "wall jump", "disk stall", "slow net", "freeze leader", "transfer", "stop", "transfers", "fsync error", "damaged log"}
 
 func (k faultKind) String() string { return faultNames[k] }
 
 // nemesis brings faults, one after the other, and takes each back after a while.
-type nemesis struct{ over bool }
+type nemesis struct {
+	over bool
+	next int // number of the next fault
+}
 
+// startNemesis brings the next fault. Each has chance of its own, so that one that is
+// left out changes nothing about those that follow.
 func (w *world) startNemesis() {
 	if len(w.opt.faults) == 0 {
 		return
 	}
-	w.after(between(w.faultRand, w.opt.faultEvery/5, 2*w.opt.faultEvery), func() {
+	k := w.nemesis.next
+	w.nemesis.next++
+	r := rand.New(rand.NewPCG(w.seed, 1<<32+uint64(k)))
+	w.after(between(r, w.opt.faultEvery/5, 2*w.opt.faultEvery), func() {
 		if w.nemesis.over {
 			return
 		}
-		w.fault(w.opt.faults[w.faultRand.IntN(len(w.opt.faults))])
+		w.stats.Faults++
+		if !slices.Contains(w.opt.skip, k) {
+			w.faultRand = r
+			w.fault(w.opt.faults[r.IntN(len(w.opt.faults))])
+		}
 		w.startNemesis()
 	})
 }
@@ -122,7 +140,35 @@ func (w *world) fault(k faultKind) {
 		w.leader().post(transferAsked{})
 	case faultStop:
 		w.stop(any, lasts)
+	case faultTransfers:
+		for at := int64(0); at < 2*lasts; at += between(r, 500e6, 1000e6) {
+			w.after(at, func() {
+				if l := w.leader(); !w.nemesis.over && l.up {
+					l.post(transferAsked{})
+				}
+			})
+		}
+	case faultFsync:
+		any.disk.failing = true
+		if r.IntN(2) == 0 {
+			any.disk.failing, w.leader().disk.failing = false, true
+		}
+	case faultRot:
+		w.rot(any)
 	}
+}
+
+// rot kills a node and damages a promised record of its log: its next start refuses
+// it. It comes back as a new member, so each committed entry must be whole on the
+// disks of a quorum without it.
+func (w *world) rot(n *simNode) {
+	if !n.up || !w.spares(n) || w.changing.joining+w.changing.removing > 0 || len(w.nodes) >= simNodesMax {
+		return
+	}
+	w.stats.Rotten++
+	n.kill()
+	n.gone = true
+	w.join(n.name, n, false)
 }
 
 // freeze pauses a leader until another one is likely to be elected. What its
@@ -290,7 +336,7 @@ func (w *world) settle() {
 	w.net.calm()
 	w.note('h')
 	for _, n := range w.live() {
-		n.disk.stalled, n.paused = 0, 0
+		n.disk.stalled, n.disk.failing, n.paused = 0, false, 0
 		if !n.up {
 			n.start()
 		}

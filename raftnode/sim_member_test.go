@@ -330,6 +330,10 @@ func (n *simNode) refuses(from *simNode) bool {
 }
 
 func (n *simNode) ended(err error) {
+	if errors.Is(err, errFsync) {
+		n.w.killFor(n, between(n.w.diskRand, 10e6, 2000e6), false)
+		return
+	}
 	if !errors.Is(err, ErrRemoved) {
 		n.w.failf("%s ended: %v", n.name, err)
 	}

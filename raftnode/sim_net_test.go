@@ -35,7 +35,7 @@ func (t *network) heal() {
 // calm ends the faults that the options bring with every message.
 func (t *network) calm() {
 	o := &t.w.opt
-	o.drop, o.dup, o.reorder, o.stall = 0, 0, 0, 0
+	o.drop, o.dup, o.reorder, o.stall, o.snapStall = 0, 0, 0, 0, 0
 }
 
 func (t *network) delay() int64 {
@@ -147,9 +147,12 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 		w.after(between(w.netRand, 1e6, 200e6), func() { end(false) })
 		return
 	}
-	t.carry(from, to, false, between(w.netRand, 1e6, 100e6), func() {
+	arrive := func() {
 		if to.refuses(from) {
 			return
+		}
+		if w.netRand.Float64() < w.opt.snapStall && w.now > to.disk.stalled {
+			to.disk.stalled = w.now + between(w.netRand, 10e6, 3000e6) // the next snapshot may come before it is installed
 		}
 		to.disk.snaps[index] = data
 		to.held.hold(index)
@@ -159,7 +162,16 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 		}
 		to.post(received{m: m, machine: machine})
 		t.carry(to, from, false, 0, func() { end(true) })
-	})
+	}
+	late := between(w.netRand, 1e6, 100e6)
+	if w.netRand.Float64() < w.opt.reorder {
+		late += between(w.netRand, 0, 5e9) // the sender may have given it up, and have sent another one
+	}
+	t.carry(from, to, false, late, arrive)
+	if w.netRand.Float64() < 3*w.opt.dup {
+		w.stats.SnapTwice++
+		t.carry(from, to, false, between(w.netRand, 0, 5e9), arrive)
+	}
 	w.after(3e9, func() { end(false) })
 }
 

@@ -1,6 +1,8 @@
 package raftnode
 
 import (
+	"errors"
+
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
@@ -48,6 +50,7 @@ type simNode struct {
 	taken   []*appendJob
 	queue   []*appendJob
 	busy    bool
+	jammed  bool         // a write has failed: the log writer is at its end
 	group   []*appendJob // being written
 	writes  int          // groups
 	polls   map[uint64]*simPoll
@@ -117,7 +120,7 @@ func (n *simNode) start() {
 	n.held = heldFiles{}
 	n.box, n.reqs, n.waking, n.paused, n.wakeAt = nil, nil, false, 0, 0
 	n.lazy = false
-	n.taken, n.queue, n.group, n.busy = nil, nil, nil, false
+	n.taken, n.queue, n.group, n.busy, n.jammed = nil, nil, nil, false, false
 	n.at, n.before = machine.Position().Index, coreStats{}
 	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
 	n.polls, n.removed, n.met = map[uint64]*simPoll{}, map[uint64]bool{}, map[uint64]bool{}
@@ -302,7 +305,7 @@ func (n *simNode) perform(out *outputs) {
 // write starts the next group of the log writer's queue.
 func (n *simNode) write() {
 	w := n.w
-	if n.busy {
+	if n.busy || n.jammed {
 		return
 	}
 	if len(n.taken) == 0 {
@@ -335,6 +338,10 @@ func (n *simNode) completeAt(life int, at int64) {
 			return
 		}
 		jobs := n.group
+		if n.disk.failing {
+			n.jam(jobs)
+			return
+		}
 		n.group, n.busy = nil, false
 		if err := n.writer.write(jobs); err != nil {
 			w.failf("%s: the log writer fails: %v", n.name, err)
@@ -343,6 +350,24 @@ func (n *simNode) completeAt(life int, at int64) {
 		n.write()
 	})
 }
+
+// jam is a sync that fails. The next one would succeed and lie, so there must be none:
+// the node ends.
+func (n *simNode) jam(jobs []*appendJob) {
+	w := n.w
+	w.stats.DiskErrors++
+	n.disk.failing, n.jammed, n.group = false, true, nil
+	n.disk.crash(jobs)
+	n.post(failed{errFsync})
+	life := n.life
+	w.after(100e6, func() {
+		if n.life == life && !n.stopped() {
+			w.failf("%s goes on after an fsync error", n.name)
+		}
+	})
+}
+
+var errFsync = errors.New("fsync: input/output error")
 
 // simPoll asks one peer for its status, one question at a time.
 type simPoll struct {

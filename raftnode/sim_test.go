@@ -36,10 +36,25 @@ func TestSim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		simOne(t, seed, ops)
+		cut, err := parseCut(os.Getenv("RAFTQ_SIM_CUT"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		simOne(t, simRun{seed, ops, cut})
 		return
 	}
 	from, seeds := envInt("RAFTQ_SIM_FROM", 1), envInt("RAFTQ_SIM_SEEDS", simSeeds())
+	var until time.Time
+	if v := os.Getenv("RAFTQ_SIM_TIME"); v != "" {
+		long, err := time.ParseDuration(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until, seeds = time.Now().Add(long), 1<<30
+		if os.Getenv("RAFTQ_SIM_FROM") == "" {
+			from = int(until.Unix() * 1000)
+		}
+	}
 	if v := os.Getenv("RAFTQ_SIM_WORKER"); v != "" {
 		if os.Getenv("RAFTQ_SIM_CHILD") != "" {
 			go func() {
@@ -48,19 +63,22 @@ func TestSim(t *testing.T) {
 			}()
 		}
 		worker, _ := strconv.Atoi(v)
-		simWork(t, from+worker, from+seeds, ops)
+		simWork(t, from+worker, from+seeds, ops, until)
 		return
 	}
 	began := time.Now()
+	if !until.IsZero() {
+		t.Logf("seeds from %d (RAFTQ_SIM_FROM) for %s", from, os.Getenv("RAFTQ_SIM_TIME"))
+	}
 	sum, failed := simSpawn(t, from, seeds, ops)
-	t.Logf("%d seeds x %d operations in %.1f s: %s", seeds, ops, time.Since(began).Seconds(), sum)
+	t.Logf("%d seeds x %d operations in %.1f s: %s", sum.Seeds, ops, time.Since(began).Seconds(), sum)
 	if failed {
 		t.FailNow()
 	}
-	if sum.Seeds != seeds {
+	if until.IsZero() && sum.Seeds != seeds {
 		t.Fatalf("%d seeds of %d were run", sum.Seeds, seeds)
 	}
-	if seeds >= 50 {
+	if sum.Seeds >= 50 {
 		sum.vacuous(t)
 	}
 }
@@ -116,7 +134,11 @@ func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
 					}
 					if time.Since(told) > 10*time.Second {
 						told = time.Now()
-						fmt.Printf("sim: %d of %d seeds, %d operations, %.0f s\n", sum.Seeds, seeds, sum.Ops, time.Since(began).Seconds())
+						of := fmt.Sprintf(" of %d", seeds)
+						if seeds == 1<<30 {
+							of = ""
+						}
+						fmt.Printf("sim: %d%s seeds, %d operations, %.0f s\n", sum.Seeds, of, sum.Ops, time.Since(began).Seconds())
 					}
 				} else if line != "PASS" {
 					fmt.Println(line)
@@ -134,14 +156,19 @@ func simSpawn(t *testing.T, from, seeds, ops int) (sum simStats, failed bool) {
 	return sum, failed
 }
 
-// simWork is a child: every second seed. It goes on after a failure, up to a few.
-func simWork(t *testing.T, from, to, ops int) {
+// simWork is a child: every second seed, until some time if one is set. It goes on
+// after a failure, up to a few, when it has made the first one small.
+func simWork(t *testing.T, from, to, ops int, until time.Time) {
 	debug.SetGCPercent(800) // worlds are small and short-lived
 	failures := 0
-	for seed := from; seed < to && failures < 3; seed += simWorkers {
-		st, trace, failure := runWorld(t, uint64(seed), ops, nil)
+	for seed := from; seed < to && failures < 3 && (until.IsZero() || time.Now().Before(until)); seed += simWorkers {
+		run := simRun{seed: uint64(seed), ops: ops}
+		st, trace, failure := runWorld(t, run, nil)
+		if failure != "" && failures == 0 {
+			failure += shrunk(t, run, simTry{true, st.Ops, st.Faults})
+		}
 		if failure == "" && seed%50 == 0 {
-			if _, again, _ := runWorld(t, uint64(seed), ops, nil); again != trace {
+			if _, again, _ := runWorld(t, run, nil); again != trace {
 				failure = fmt.Sprintf("seed %d: two runs have different traces, %x and %x", seed, trace, again)
 			}
 		}
@@ -156,9 +183,9 @@ func simWork(t *testing.T, from, to, ops int) {
 }
 
 // simOne runs one seed with a full trace.
-func simOne(t *testing.T, seed uint64, ops int) {
+func simOne(t *testing.T, run simRun) {
 	began := time.Now()
-	st, trace, failure := runWorld(t, seed, ops, func(w *world) *zap.Logger {
+	st, trace, failure := runWorld(t, run, func(w *world) *zap.Logger {
 		if !testing.Verbose() {
 			return zap.NewNop()
 		}
@@ -203,19 +230,20 @@ func (s simStats) vacuous(t *testing.T) {
 		{"answered OK", s.OK}, {"unknown outcome", s.Unknown}, {"refusal", s.Refused},
 		{"leader change", s.LeaderChanges}, {"snapshot install", s.Installs}, {"batch sent again", s.Resent},
 		{"fast answer", s.Fast}, {"fast answer lost with its node", s.FastLost}, {"rollback", s.Rollbacks},
-		{"append kept back", s.Held}, {"append kept back and lost with its node", s.HeldLost},
+		{"append kept back", s.Held},
 		{"hand-out given back", s.GivenBack}, {"node away", s.Away}, {"hand-out to a waiter", s.Handouts}, {"hang-up", s.Hangups},
 		{"empty dequeue answered by a read", s.EmptyReads}, {"kill", s.Kills}, {"reboot", s.Reboots}, {"pause", s.Pauses},
 		{"partition", s.Partitions}, {"wall jump", s.Jumps}, {"disk stall", s.Stalls}, {"start from an older snapshot", s.OldSnapshots},
 		{"node that joined", s.Joins}, {"member removed", s.Removals}, {"leader removed", s.LeaderRemovals}, {"removed node that knows", s.Retired},
 		{"node with a lost disk", s.Wiped}, {"leadership moved as asked", s.Moves}, {"removal refused for the quorum", s.QuorumRefusals},
-		{"write under way at a crash", s.LostTails}, {"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
+		{"write under way at a crash", s.LostTails}, {"failed sync", s.DiskErrors}, {"log found damaged", s.Rotten}, {"snapshot that came twice", s.SnapTwice}, {"job settled as its lease ends", s.Edges},
+		{"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
 	} {
 		if f.n == 0 {
 			t.Errorf("vacuous: not one %s in %d seeds", f.what, s.Seeds)
 		}
 	}
-	if s.Seeds >= 500 && s.Voids == 0 { // about one in 50 seeds
-		t.Errorf("vacuous: not one fast dequeue that did not survive in %d seeds", s.Seeds)
+	if s.Seeds >= 500 && (s.Voids == 0 || s.HeldLost == 0) { // about one in 50 seeds
+		t.Errorf("vacuous: %d fast dequeues that did not survive and %d appends kept back and lost with their nodes in %d seeds", s.Voids, s.HeldLost, s.Seeds)
 	}
 }

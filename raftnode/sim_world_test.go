@@ -39,6 +39,7 @@ type world struct {
 	trace  xxhash.Digest
 	events int
 	phase  string // for messages
+	cut    simCut // the same
 	stats  simStats
 }
 
@@ -49,6 +50,7 @@ type simStats struct {
 	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
 	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                  int
 	Joins, Removals, LeaderRemovals, Retired, Wiped, Moves, QuorumRefusals            int
+	Faults, DiskErrors, Rotten, SnapTwice, Edges                                      int
 	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
 	VirtualMs                                                                         int64
 }
@@ -85,11 +87,13 @@ type simOptions struct {
 	diskMin, diskMax   int64 // of one write
 	stall              float64
 	partial            float64 // of a write under way is durable after a crash
+	snapStall          float64 // of snapshots come in while the disk hangs
 
 	clients             int
 	thinkMax            int64
 	burst               float64
 	faults              []faultKind
+	skip                []int // of the faults that come, those that do not happen
 	faultEvery          int64
 	changeEvery         int64 // of the members; 0 = never
 	delays, ttls, prios float64
@@ -98,6 +102,7 @@ type simOptions struct {
 	eager               bool    // most ops are fast and go to the leader: nobody waits for what it appends
 	waits               float64
 	hangups             float64
+	edges               float64 // of jobs are settled in the moment in which their lease ends
 	reads               float64
 	timeoutMax          int64
 	queues              int
@@ -174,6 +179,8 @@ func drawOptions(seed uint64, ops int) simOptions {
 	if chance(0.3) {
 		o.changeEvery = int64(200+r.IntN(2000)) * 1e6
 	}
+	pick(&o.edges, 0.4)
+	pick(&o.snapStall, 0.5)
 	return o
 }
 
@@ -292,9 +299,10 @@ func (w *world) note(kind byte, v ...uint64) {
 
 // runWorld is one whole run: faults under load, then everything heals and the
 // cluster must come to rest with nothing lost.
-func runWorld(t *testing.T, seed uint64, ops int, log func(*world) *zap.Logger) (st simStats, trace uint64, failure string) {
-	cryptotest.SetGlobalRandom(t, seed)
-	w := newWorld(seed, drawOptions(seed, ops), zap.NewNop())
+func runWorld(t *testing.T, run simRun, log func(*world) *zap.Logger) (st simStats, trace uint64, failure string) {
+	cryptotest.SetGlobalRandom(t, run.seed)
+	w := newWorld(run.seed, run.options(), zap.NewNop())
+	w.cut = run.cut
 	if log != nil {
 		w.log = log(w)
 	}
