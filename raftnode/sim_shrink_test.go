@@ -324,7 +324,7 @@ func TestShrink(t *testing.T) {
 				left++
 			}
 		}
-		if !last.failed || left > first.faults/2 || small.options().clients > 3 {
+		if !last.failed || left > first.faults/2 || small.options().clients > run.options().clients/2 {
 			t.Errorf("%d faults and %d clients are left of %d and %d", left, small.options().clients, first.faults, run.options().clients)
 		}
 		break
