@@ -137,6 +137,7 @@ type held struct {
 func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 	var mine []held
 	var old []string // receipts that are used up
+	asked := ""      // batch of a fast answer
 	for !l.stopped() {
 		if roams {
 			c.node = rng.IntN(len(l.w.c.Nodes))
@@ -147,7 +148,11 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 		// Who holds much gives it up: a job whose lease ends again and again is dead
 		// at last, which looks like a loss.
 		case r < 38 && l.backlog.Load() < backlogMax && len(mine) < heldMax:
-			l.pace(l.enqueue(c, rng, queue, fast))
+			o := l.enqueue(c, rng, queue, fast)
+			l.pace(o)
+			if o.Fast && rng.IntN(4) == 0 {
+				asked = o.Batch
+			}
 		case r < 72 && len(mine) < heldMax:
 			lease := time.Duration(1500+rng.IntN(2500)) * time.Millisecond
 			if queue == poisonQueue && rng.IntN(3) == 0 {
@@ -193,6 +198,8 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 		case r < 98 && len(old) > 0:
 			// A receipt that is used up must do nothing.
 			l.pace(c.settle(check.Ack, "", old[rng.IntN(len(old)):][:1], 0, 0, false))
+		case r == 98 && asked != "" && rng.IntN(2) == 0:
+			l.pace(c.fate(asked))
 		case r == 98:
 			l.pace(c.peek(queue, 1+rng.IntN(5)))
 		default:

@@ -314,3 +314,18 @@ func (c *suiteClient) show(id string) *check.Op {
 	c.w.rec.End(o)
 	return o
 }
+
+// fate asks what became of a fast answer.
+func (c *suiteClient) fate(batch string) *check.Op {
+	o := c.op(check.Fate, "")
+	o.Mark = batch
+	c.w.rec.Begin(o)
+	a, _ := c.send(o, "GET", "/v1/log/fate"+query(false, "&batch="+batch), nil, nil)
+	if o.Outcome == check.OK {
+		var got struct{ Fate string }
+		c.parse(o, a, &got)
+		o.Code = got.Fate
+	}
+	c.w.rec.End(o)
+	return o
+}

@@ -92,6 +92,17 @@ func TestBrokenStories(t *testing.T) {
 			w.next(&fsm.GiveBack{Items: []fsm.Item{r.Item()}})
 		}},
 
+		{"lost, and in the log", "witness: fate", func(w *whole) {
+			o := w.op(Fate, "")
+			o.Mark, o.Code = w.a.Batch, "lost"
+			w.end(o, uint64(len(w.log))+1)
+		}},
+		{"committed, and not in the log", "witness: fate", func(w *whole) {
+			o := w.op(Fate, "")
+			o.Mark, o.Code = fmt.Sprintf("%x.%d.%d", uint64(nodeOne), uint64(epochOne), w.batch+1), "committed"
+			w.end(o, uint64(len(w.log))+1)
+		}},
+
 		// Black box.
 		{"two leases", "black box: lease", func(w *whole) { w.h.Ops = without(w.h.Ops, w.nack) }},
 		{"one grant, two answers", "black box: one grant", func(w *whole) { w.again.Got[0].Fence = w.first.Got[0].Fence }},

@@ -33,11 +33,12 @@ const (
 	Pause     // of a queue, or its end
 	Redrive   // of a dead letter queue
 	Configure // a queue or a topic
+	Fate      // of a fast answer's batch, which is Mark; Code is the answer
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count",
-	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure"}
+	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure", "fate"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -92,7 +93,7 @@ func (o *Op) String() string {
 // written tells whether the op is a write with an entry of its own.
 func (o *Op) written() bool {
 	switch o.Kind {
-	case Count, Peek, Show, Read, Position:
+	case Count, Peek, Show, Read, Position, Fate:
 		return false
 	}
 	return o.Kind != Dequeue || len(o.Got) > 0

@@ -61,6 +61,8 @@ func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 			w.tx(op)
 		case Commit, Pause, Redrive, Configure:
 			w.asks(op)
+		case Fate:
+			w.fate(op)
 		}
 	}
 	w.askedOften()

@@ -263,6 +263,24 @@ func (w *witness) position(op *Op) {
 	}
 }
 
+// fate: what is said to be committed is in the log, and what is said to be lost is
+// not, now and later.
+func (w *witness) fate(op *Op) {
+	if op.Outcome != OK {
+		return
+	}
+	var node, epoch, number uint64
+	if _, err := fmt.Sscanf(op.Mark, "%x.%d.%d", &node, &epoch, &number); err != nil {
+		w.add("witness: recording", "%v: %q is no batch", op, op.Mark)
+		return
+	}
+	last, some := w.lasts[[2]uint64{node, epoch}]
+	there := some && number <= last
+	if op.Code == "committed" && !there || op.Code == "lost" && there {
+		w.add("witness: fate", "%v: batch %s is said to be %s, the log has those of its life up to %d", op, op.Mark, op.Code, last)
+	}
+}
+
 // names is what an operation is about.
 func (op *Op) names() string {
 	name := op.Queue
