@@ -155,7 +155,12 @@ func (c *core) reconcile() {
 			c.popInflight()
 		}
 	}
+	// Those first that choresDone is going to forget: a hand-out may have come before
+	// the withdrawal, and the snapshot may cover both.
 	var asked []*request
+	for _, r := range p.byNumber {
+		asked = append(asked, r)
+	}
 	for len(o.inflight) > 0 && o.inflight[0].number <= s.LastBatch {
 		b := o.inflight[0]
 		c.popInflight()
@@ -170,9 +175,6 @@ func (c *core) reconcile() {
 				c.unknown(r, "applied or refused while this node caught up by a snapshot: the result is not known here")
 			}
 		}
-	}
-	for _, r := range p.byNumber {
-		asked = append(asked, r)
 	}
 	// In order, so that a simulated run can be repeated.
 	slices.SortFunc(asked, func(a, b *request) int { return cmp.Compare(a.number, b.number) })

@@ -254,3 +254,21 @@ func (d *simDisk) load(index uint64) *fsm.Machine {
 	}
 	return m
 }
+
+// promised holds what a message promises against the disk of the node that sends
+// it: its vote, its term, the entries that it has. What a later term has overwritten
+// is no promise any more.
+func (c *checker) promised(n *simNode, m *pb.Message) {
+	d := &n.disk
+	if t := m.GetType(); m.GetReject() || t != pb.MsgVoteResp && t != pb.MsgAppResp || d.term > m.GetTerm() {
+		return
+	}
+	switch {
+	case d.term < m.GetTerm():
+		c.w.failf("%s sends %v of term %d, and its disk knows term %d", n.name, m.GetType(), m.GetTerm(), d.term)
+	case m.GetType() == pb.MsgVoteResp && d.vote != m.GetTo():
+		c.w.failf("%s votes for %x in term %d, and its disk has a vote for %x", n.name, m.GetTo(), m.GetTerm(), d.vote)
+	case m.GetType() == pb.MsgAppResp && d.last() < m.GetIndex():
+		c.w.failf("%s confirms entry %d, and its disk ends at %d", n.name, m.GetIndex(), d.last())
+	}
+}

@@ -20,6 +20,10 @@ func (l *logChecker) refTotalsAcked() int {
 	return int(t.Acked + t.Expired + t.DeadTotal)
 }
 
+// unread tells whether a dequeue's node knows that nobody has read what the dequeue
+// was handed in the end: its client was gone, or had been answered without jobs.
+func (o *simOp) unread() bool { return o.left || len(o.req.res.Jobs) == 0 }
+
 // final holds every job ever enqueued to account, when the queues are drained,
 // and compares the nodes' whole states.
 func (c *checker) final() {
@@ -51,6 +55,9 @@ func (c *checker) final() {
 				w.failf("job %v of %v is dead after %d deliveries, not %d", key, j.op, int(j.grant)-j.backs, most)
 			}
 		case info.State == "held" && j.job.AtMostOnce && j.granted && !j.fact.back:
+			if o := j.fact.op; o.unread() && o.node.up && o.node.life == o.life && !o.node.core.expelled {
+				w.failf("at-most-once job %v was handed to %v, who never saw it, and the node that knows that has not given it back", key, o)
+			}
 		default:
 			w.failf("job %v of %v is %s after the drain", key, j.op, info.State)
 		}

@@ -268,6 +268,7 @@ func (n *simNode) perform(out *outputs) {
 		n.write()
 	}
 	for _, m := range out.sends {
+		w.check.promised(n, m)
 		w.net.send(n, m)
 	}
 	for _, m := range out.snapshots {
