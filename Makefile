@@ -87,8 +87,9 @@ consistency-long: ## the same, 75 minutes, 20 rounds of what other queues failed
 	@mkdir -p bin
 	$(call SUITE,long,120m)
 
-seeded-bugs: ## builds with a bug each: the tests must find it
-	RAFTQ_SEEDED_BUGS=$(or $(SEEDED),cheapest) $(GO) test -count=1 -v -timeout 60m -run TestSeededBugs ./consistency
+seeded-bugs: ## each bug on purpose: the tests must find it; table in bin/seeded-bugs.md
+	@mkdir -p bin
+	RAFTQ_SEEDED_BUGS=$(or $(SEEDED),cheapest) RAFTQ_SEEDED_REPORT=$(CURDIR)/bin/seeded-bugs.md $(GO) test -count=1 -v -timeout 60m -run TestSeededBugs ./consistency
 
 random-logs: ## RANDOM_OPS operations in random logs, the machine against a naive model
 	RAFTQ_RANDOM_OPS=$(RANDOM_OPS) $(GO) test -count=1 -v -timeout 0 -run 'TestRandomEntries$$' ./fsm

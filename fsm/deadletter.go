@@ -11,6 +11,10 @@ func (m *Machine) bury(q *queue, it jobItem, reason uint8) {
 		m.deadLetter(q, to, it, reason)
 		return
 	}
+	if seeded == "dead-letter-dropped" && q.set().config.DeadLetter != "" { // it is full
+		m.drop(q, it)
+		return
+	}
 	m.take(q, it)
 	m.freeUnique(q, it)
 	it.flags &^= flagUnique

@@ -110,6 +110,9 @@ func (m *Machine) enqueueJob(h BatchHeader, n *NewJob, item *ItemResult) {
 			ttlMs = AtMostOnceTTLMs
 		}
 	}
+	if seeded == "ttl-cut-to-seconds" && ttlMs > 1000 {
+		ttlMs -= ttlMs % 1000
+	}
 	if ttlMs > 0 {
 		j.expiresMs = m.now + ttlMs
 	}

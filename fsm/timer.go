@@ -58,6 +58,9 @@ func (m *Machine) fireTimers(t int64) (fired int) {
 			m.now = next.ms - 1
 			return fired
 		}
+		if seeded == "timers-in-map-order" && m.stamp%2 == 1 { // not that of other nodes
+			m.forcing.Descend(timer{next.ms, 1<<64 - 1, Key{}}, func(t timer) bool { next = t; return false })
+		}
 		m.now = next.ms
 		m.noteTimer(next)
 		if some && next == l.timer() {
@@ -112,7 +115,7 @@ func (m *Machine) fire(t timer) {
 func (m *Machine) leaseOver(q *queue, it jobItem) {
 	dead := m.fail(q, it.job)
 	switch {
-	case it.flags&flagAtMostOnce != 0:
+	case it.flags&flagAtMostOnce != 0 && seeded != "at-most-once-after-lease":
 		m.move(q, it, stateHeld, 0)
 	case dead:
 		m.bury(q, it, reasonMaxFailures)

@@ -167,9 +167,11 @@ func (m *Machine) ownSegment(t *topic, s *segment) *segment {
 	}
 	c := *s
 	c.stamp = m.stamp
-	c.data = s.data[:len(s.data):len(s.data)]
-	c.ends = s.ends[:len(s.ends):len(s.ends)]
-	c.times = s.times[:len(s.times):len(s.times)]
+	if seeded != "messages-overwritten" {
+		c.data = s.data[:len(s.data):len(s.data)]
+		c.ends = s.ends[:len(s.ends):len(s.ends)]
+		c.times = s.times[:len(s.times):len(s.times)]
+	}
 	t.segments.Set(c.first, &c)
 	return &c
 }

@@ -62,6 +62,9 @@ func (m *Machine) tx(h BatchHeader, op *Tx) Code {
 	case sure:
 		panic("BUG: a transaction failed that could not")
 	}
+	if seeded == "tx-half-applied" {
+		return CodeAborted
+	}
 	m.undo(before)
 	if whole != nil {
 		for i := range whole.Parts {

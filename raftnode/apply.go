@@ -117,7 +117,7 @@ func (c *core) checkForeignEpoch() {
 
 // checkEpoch takes an epoch that this node has in somebody's state.
 func (c *core) checkEpoch(epoch uint64) {
-	if epoch != c.origin.epoch && epoch>>32 >= c.origin.epoch>>32 {
+	if epoch != c.origin.epoch && epoch>>32 >= c.origin.epoch>>32 && seeded != "copied-directory-serves" {
 		c.halt(fmt.Errorf("this data directory is old or a copy: the cluster has seen start %d of node %s, and this is start %d; remove the copy, or let the node join as a new member",
 			epoch>>32, c.cfg.name, c.origin.epoch>>32))
 	}
@@ -177,12 +177,18 @@ func (c *core) maybeSnapshot() {
 		return
 	}
 	m := c.committed()
+	if seeded == "snapshot-of-what-may-be-lost" {
+		m = c.machine
+	}
 	if i := m.Position().Index; i <= s.lastIndex || s.wanted > s.lastIndex && i < s.wanted {
 		return // the newest committed copy is the one written last, or not new enough
 	}
 	s.writing = true
 	s.bytes, s.entries, s.lastIndex = 0, 0, m.Position().Index
 	c.out.snapshot = &snapshotJob{machine: m.Copy(), pos: m.Position(), conf: confOf(m.Members())}
+	if seeded == "snapshot-index-off-by-one" {
+		c.out.snapshot.pos.Index--
+	}
 }
 
 func (c *core) onSnapshotSaved(e snapshotSaved) {
@@ -254,7 +260,9 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 	}
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
 	c.checkForeignEpoch()
-	c.reconcile()
+	if seeded != "install-forgets-requests" {
+		c.reconcile()
+	}
 	c.watches.all()
 	c.growths.all()
 	c.noticeAway()

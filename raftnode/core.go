@@ -143,7 +143,9 @@ func newCore(cfg coreConfig) (*core, error) {
 	c.watches = newWatches()
 	c.growths = newGrowths()
 	// An answer to a ReadIndex of an earlier process may still be on its way.
-	c.reads.round = cfg.epoch >> 32 << 48
+	if seeded != "read-proved-to-an-earlier-life" {
+		c.reads.round = cfg.epoch >> 32 << 48
+	}
 	c.snaps.lastBytes, c.snaps.lastIndex = cfg.snapLast, c.confirmed.Index
 	if c.checkForeignEpoch(); c.fail != nil {
 		return nil, c.fail
@@ -383,6 +385,13 @@ func (c *core) appendEntries(m *pb.Message) {
 	if c.needsNoWrite(m) {
 		c.respond(m.GetResponses())
 		return
+	}
+	if seeded == "entries-confirmed-before-fsync" {
+		for _, r := range m.GetResponses() {
+			if r.GetTo() != c.cfg.id {
+				c.send(r)
+			}
+		}
 	}
 	job := &appendJob{m: m, began: c.now.boot}
 	ents := m.GetEntries()

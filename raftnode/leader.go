@@ -69,7 +69,7 @@ func (c *core) leading() bool {
 	if l.ready {
 		return true
 	}
-	if c.machine.Position().Term != l.term || !c.settleClock() {
+	if c.machine.Position().Term != l.term && seeded != "batches-before-own-term" || !c.settleClock() {
 		return false
 	}
 	if _, member := c.machine.Member(c.cfg.id); !member {
@@ -126,6 +126,7 @@ func (c *core) takeBatch(data []byte) {
 	switch {
 	case h.Number == 0 && h.Epoch>>32 > was.epoch>>32:
 	case h.Epoch == was.epoch && h.Number == was.number && h.Number > 0:
+	case h.Epoch == was.epoch && h.Number > 0 && h.Number < was.number && seeded == "batch-logged-twice":
 	default:
 		return
 	}
@@ -138,7 +139,12 @@ func (c *core) takeBatch(data []byte) {
 // origin keeps its bytes, and raft keeps the entry's.
 func (c *core) stamped(data []byte) *pb.Entry {
 	d := append([]byte(nil), data...)
-	fsm.SetBatchTime(d, max(c.logNow(), c.machine.Position().TimeMs)) // never falls
+	now := c.logNow()
+	if seeded == "log-time-of-origin" {
+		h, _ := fsm.ReadBatchHeader(d)
+		now = max(now, h.TimeMs)
+	}
+	fsm.SetBatchTime(d, max(now, c.machine.Position().TimeMs)) // never falls
 	return &pb.Entry{Data: d}
 }
 
@@ -180,7 +186,7 @@ func (c *core) stepProps(props []*pb.Entry) {
 	for i := len(l.undo) - 1; i >= 0; i-- {
 		l.next[l.undo[i].origin] = l.undo[i].was
 	}
-	l.ticked = false
+	l.ticked = l.ticked && seeded == "timers-end-with-a-refusal"
 	clear(l.away)
 	c.stats.dropped += uint64(len(props))
 	c.log.Debug("raft took no proposal", zap.Int("batches", len(props)), zap.Error(err))
@@ -193,7 +199,7 @@ func (c *core) leaderTick() {
 		return
 	}
 	l := c.lead
-	if due, ok := c.machine.NextDue(); ok && !l.ticked && due <= c.logNow() {
+	if due, ok := c.machine.NextDue(); ok && !l.ticked && due <= c.logNow() && seeded != "timers-wait-for-writes" {
 		l.ticked = true
 		c.ownBatch()
 	}
@@ -205,7 +211,7 @@ func (c *core) leaderTick() {
 		s, ok := c.machine.Session(m.ID)
 		// Jobs must not go to its waiters, and its full disk must not keep the others
 		// from taking jobs, which they can do without it.
-		if !ok || s.Away || s.Waiters == 0 && s.Disk == 0 || l.away[m.ID] == s.Epoch {
+		if !ok || s.Away || s.Waiters == 0 && s.Disk == 0 || l.away[m.ID] == s.Epoch || seeded == "away-not-noticed" {
 			continue
 		}
 		l.away[m.ID] = s.Epoch

@@ -214,6 +214,9 @@ func (c *core) closeBatch() *batch {
 	b := &batch{number: o.next}
 	b.reqs, b.at, b.marks = b.req1[:0], b.at1[:0], b.mark1[:0]
 	b.data = fsm.AppendBatchHeader(make([]byte, 0, size), fsm.BatchHeader{Origin: c.cfg.id, Epoch: o.epoch, Number: o.next, Term: c.term})
+	if seeded == "log-time-of-origin" {
+		fsm.SetBatchTime(b.data, c.now.wall)
+	}
 	for _, op := range own {
 		b.data = fsm.AppendOp(b.data, op)
 	}
@@ -305,6 +308,9 @@ func (c *core) resend() {
 			b.data = append([]byte(nil), b.data...)
 			fsm.SetBatchTerm(b.data, c.term)
 			for _, m := range b.marks {
+				if seeded == "answered-ops-not-marked" {
+					break
+				}
 				fsm.MarkOp(b.data[m.at:], m.flag)
 			}
 			b.term = c.term
@@ -324,7 +330,7 @@ func (c *core) originLeaderChanged() {
 // over: refused when not packed, unknown when packed.
 func (c *core) originTick() {
 	o := &c.origin
-	if len(o.inflight) > 0 && c.leader != 0 && c.now.boot-o.movedAt >= o.patience {
+	if len(o.inflight) > 0 && c.leader != 0 && c.now.boot-o.movedAt >= o.patience && seeded != "batch-sent-once" {
 		o.patience = min(2*o.patience, c.cfg.electionNs)
 		c.resend()
 	}
@@ -394,9 +400,13 @@ func (c *core) onOwnBatch(a *fsm.Applied) {
 	}
 	b := o.inflight[0]
 	c.popInflight()
+	lead := b.lead
+	if seeded == "answers-by-place-alone" {
+		lead = 0
+	}
 	for i, r := range b.reqs {
 		if r != nil {
-			c.finish(r, a.Results[b.lead+i])
+			c.finish(r, a.Results[lead+i])
 		}
 	}
 	if b.lead > 0 {

@@ -57,6 +57,9 @@ func (p *parked) choresDone(number uint64) {
 
 // undo gives hand-outs back that nobody will take.
 func (p *parked) undo(jobs []fsm.Delivered) {
+	if seeded == "hand-out-not-given-back" {
+		return
+	}
 	for i := range jobs {
 		p.giveBack = append(p.giveBack, jobs[i].Receipt().Item())
 	}
@@ -83,7 +86,9 @@ func (c *core) park(r *request) {
 func (c *core) unpark(r *request) {
 	c.answer(r, fsm.Result{Position: c.confirmed})
 	r.state = reqEnded
-	c.parked.withdraw = append(c.parked.withdraw, r.number)
+	if seeded != "wait-not-withdrawn" {
+		c.parked.withdraw = append(c.parked.withdraw, r.number)
+	}
 }
 
 // onHandout answers a parked request, or gives the jobs back.

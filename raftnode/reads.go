@@ -96,6 +96,9 @@ func (c *core) settleReads() {
 		// After this turn's Ready, so that entries appended before the read
 		// arrived cannot prove anything.
 		r.mark = c.lastAppended
+		if seeded == "read-proved-by-older-entry" {
+			r.mark = 0
+		}
 	}
 	if len(q.list) == 0 {
 		q.unmarked = 0
@@ -207,7 +210,7 @@ func (c *core) refresh() {
 // commit index that may be behind what an earlier life has answered, before the first
 // entry of its term is committed.
 func (c *core) mayAnswerReads() bool {
-	alone := c.role == raft.StateLeader && len(c.conf.GetVoters()) == 1
+	alone := c.role == raft.StateLeader && len(c.conf.GetVoters()) == 1 && seeded != "lone-voter-reads-at-once"
 	return !c.expelled && !(alone && c.confirmed.Term != c.term)
 }
 

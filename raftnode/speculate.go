@@ -166,7 +166,7 @@ func (s *speculation) oldest() uint64 {
 // committed returns the newest machine whose whole state is committed. Nobody
 // may apply to it.
 func (c *core) committed() *fsm.Machine {
-	if !c.spec.on || c.machine.Position().Index == c.confirmed.Index {
+	if !c.spec.on || c.machine.Position().Index == c.confirmed.Index || seeded == "uncommitted-state-shown" {
 		c.spec.shown = true
 		return c.machine
 	}
@@ -177,7 +177,7 @@ func (c *core) committed() *fsm.Machine {
 func (c *core) unspeculate() {
 	s := c.spec
 	c.spec = speculation{}
-	if !s.on || c.machine.Position().Index == c.confirmed.Index {
+	if !s.on || c.machine.Position().Index == c.confirmed.Index || seeded == "no-rollback" {
 		return
 	}
 	c.stats.rollbacks++

@@ -139,8 +139,16 @@ func (w *logWriter) write(jobs []*appendJob) error {
 			state = hs
 		}
 	}
+	if seeded == "hard-state-before-entries" {
+		if err := w.log.Save(state, nil, last.base); err != nil {
+			return err
+		}
+	}
 	if err := w.log.Save(state, ents, last.base); err != nil {
 		return err
+	}
+	if seeded == "appends-as-one-slice" {
+		return w.storage.Append(ents)
 	}
 	for _, j := range jobs {
 		// One by one: several messages as one slice corrupt raft's storage
@@ -219,6 +227,9 @@ func (w *logWriter) mark(j *appendJob) error {
 // released keeps the log back to the previous snapshot, so that a node whose
 // newest snapshot file is damaged can start from the one before.
 func (w *logWriter) released(index uint64, received bool) error {
+	if seeded == "log-let-go-too-early" {
+		w.prev = index
+	}
 	if err := w.log.Release(w.prev); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (l *Log) mark(kind markerKind, h hardState, m Marker) error {
 	before, after := h, h
 	before.commit = min(h.commit, l.shape.last)
 	after.commit = before.commit
-	if kind == markerReset {
+	if kind == markerReset && seeded != "commit-before-received-snapshot" {
 		before.commit, after.commit = l.shape.hs.commit, m.Index
 	}
 	if before != l.shape.hs {
@@ -308,7 +308,7 @@ func (l *Log) Close() error {
 var errClosed = errors.New("wal: the log is closed")
 
 func (l *Log) usable() error {
-	if l.err != nil {
+	if l.err != nil && seeded != "log-goes-on-after-failed-fsync" {
 		return l.err
 	}
 	if l.closed {

@@ -2,5 +2,8 @@
 
 package wal
 
-// seeded names the bug that this build has on purpose; the linker sets it.
-var seeded string
+import "os"
+
+// seeded names the bug that this process has on purpose. See
+// consistency/seeded_test.go.
+var seeded = os.Getenv("SEEDED_BUG")
