@@ -283,11 +283,12 @@ func (n *simNode) retire() {
 	n.gone = true
 }
 
-// endForsaken ends removed nodes that nobody can let go any more, as their operators
-// do: all the members that they know have been removed and have ended since.
+// endForsaken ends removed nodes that nobody can let go any more, or tell that they
+// were removed, as their operators do: all the members that they know have been removed
+// and have ended since.
 func (w *world) endForsaken() {
 	for _, n := range w.live() {
-		if !n.up || !n.core.expelled {
+		if !n.up || !w.check.refs[0].Removed(n.id) {
 			continue
 		}
 		forsaken := true
