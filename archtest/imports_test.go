@@ -27,9 +27,11 @@ var none = []string{}
 // rules has a line for each package, by its path below the module.
 var rules = map[string]rule{
 	"fsm":      {third: []string{"github.com/tidwall/btree", "github.com/cespare/xxhash/v2"}},
-	"wal":      {},
-	"snapshot": {},
-	"raftnode": {ours: []string{"fsm", "wal", "snapshot"}},
+	"wal":      {ours: []string{"failpoint"}},
+	"snapshot": {ours: []string{"failpoint"}},
+	"raftnode": {ours: []string{"failpoint", "fsm", "wal", "snapshot"}},
+	// Empty in every build but a test's.
+	"failpoint": {third: none},
 	"hangup":   {ours: []string{"fsm"}, third: []string{"github.com/prometheus/client_golang/prometheus", "golang.org/x/sys/unix"}},
 	// The front ends know ops and results, and a replica through an interface of
 	// their own.
@@ -41,7 +43,7 @@ var rules = map[string]rule{
 	"cluster": {third: none},
 	// Everything meets here.
 	"cmd/raftq":   {ours: []string{"fsm", "wal", "snapshot", "raftnode", "httpapi", "respapi", "client", "bench", "cluster"}},
-	"consistency": {ours: []string{"fsm", "wal", "snapshot", "raftnode", "httpapi", "client", "cluster"}},
+	"consistency": {ours: []string{"failpoint", "fsm", "wal", "snapshot", "raftnode", "httpapi", "client", "cluster"}},
 	"archtest":    {third: none},
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 	"raftq/wal"
 )
@@ -259,6 +260,7 @@ func (c *core) install(m *fsm.Machine, snap *pb.Snapshot) {
 		q.under = nil
 	}
 	c.log.Info("snapshot installed", zap.Uint64("index", meta.GetIndex()))
+	failpoint.Hit(failpoint.InstallSwapped)
 	c.checkForeignEpoch()
 	if seeded != "install-forgets-requests" {
 		c.reconcile()

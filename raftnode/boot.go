@@ -18,6 +18,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/sys/unix"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 	"raftq/snapshot"
 	"raftq/wal"
@@ -150,6 +151,7 @@ func boot(cfg Config) (_ *booted, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir.walDir(), err)
 	}
+	failpoint.Hit(failpoint.BootLogOpen)
 	b := &booted{log: log, dir: dir, storage: raft.NewMemoryStorage()}
 	defer func() {
 		if err != nil {
@@ -181,6 +183,7 @@ func boot(cfg Config) (_ *booted, err error) {
 	if err != nil {
 		return nil, err
 	}
+	failpoint.Hit(failpoint.BootCounterSaved)
 	base := bootBase(st, machine, now)
 	b.core = coreConfig{
 		id: self.Node, name: cfg.Name,

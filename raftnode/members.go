@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 )
 
@@ -119,7 +120,9 @@ func (c *core) applyConfChange(e *pb.Entry, a *fsm.Applied) {
 	if seeded == "removed-member-still-votes" && cc.AsV2().GetChanges() != nil && cc.AsV2().GetChanges()[0].GetType() == pb.ConfChangeRemoveNode {
 		cc = &pb.ConfChange{}
 	}
+	failpoint.Hit(failpoint.ConfBeforeApply)
 	c.conf = c.rn.ApplyConfChange(cc)
+	failpoint.Hit(failpoint.ConfAfterApply)
 	// Who starts with an older configuration may need the vote of somebody who has left.
 	c.writeCommit()
 }

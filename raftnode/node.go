@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 	"raftq/snapshot"
 	"raftq/wal"
@@ -138,6 +139,9 @@ func Open(cfg Config) (*Node, error) {
 // perform does what a step asked for.
 func (n *Node) perform(out *outputs) {
 	n.box.lazy.Store(out.lazy) // before anything that leads to events
+	if len(out.done) > 0 {
+		failpoint.Hit(failpoint.ReplyBefore)
+	}
 	for _, r := range out.done {
 		r.done <- struct{}{}
 	}
@@ -155,6 +159,7 @@ func (n *Node) perform(out *outputs) {
 		n.setGone(out.gone)
 	}
 	if len(out.sends) > 0 {
+		failpoint.Hit(failpoint.SendBefore)
 		n.peers.send(out.sends)
 	}
 	for _, m := range out.snapshots {
@@ -413,7 +418,9 @@ func bootTime() int64 {
 }
 
 // clocks reads both clocks.
-func clocks() reading { return reading{boot: bootTime(), wall: time.Now().UnixMilli()} }
+func clocks() reading {
+	return reading{boot: bootTime(), wall: (time.Now().UnixNano() + failpoint.WallOffset()) / 1e6}
+}
 
 // writeSnapshot writes a machine copy to a file, slowly enough that requests do
 // not notice.

@@ -23,6 +23,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 	"raftq/snapshot"
 )
@@ -363,6 +364,7 @@ func (p peerRaft) load(s *pb.Snapshot) (*fsm.Machine, error) {
 	case checkConf(meta.GetConfState(), m.Members()) != nil:
 		err = fmt.Errorf("snapshot file %s: %w", path, checkConf(meta.GetConfState(), m.Members()))
 	default:
+		failpoint.Hit(failpoint.InstallReceived)
 		return m, nil
 	}
 	p.n.held.drop(meta.GetIndex())

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"raftq/failpoint"
 	"raftq/fsm"
 )
 
@@ -61,7 +62,7 @@ func newTurnClock() turnClock {
 	began := time.Now()
 	return turnClock{boot: bootTime, now: func() (mono, wall int64) {
 		now := time.Now()
-		return int64(now.Sub(began)), now.UnixNano()
+		return int64(now.Sub(began)), now.UnixNano() + failpoint.WallOffset()
 	}}
 }
 

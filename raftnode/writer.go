@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
+	"raftq/failpoint"
 	"raftq/wal"
 )
 
@@ -85,12 +86,14 @@ func (w *logWriter) run() {
 		}
 		for len(jobs) > 0 {
 			n := groupLen(jobs)
+			failpoint.Hit(failpoint.LogBeforeWrite)
 			if err := w.write(jobs[:n]); err != nil {
 				// Never again: after a failed fsync the page cache may claim
 				// what the disk does not hold.
 				w.fail(err)
 				return
 			}
+			failpoint.Hit(failpoint.LogWritten)
 			w.report(jobs[:n:n])
 			jobs = jobs[n:]
 		}
@@ -174,9 +177,11 @@ func (w *logWriter) install(j *appendJob) error {
 	snap := j.m.GetSnapshot()
 	meta := snap.GetMetadata()
 	m := wal.Marker{Index: meta.GetIndex(), Term: meta.GetTerm(), ConfState: meta.GetConfState()}
+	failpoint.Hit(failpoint.InstallUnmarked)
 	if err := w.log.Mark(hardState(j.m), m, j.base); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.InstallMarked)
 	if err := w.storage.ApplySnapshot(snap); err != nil {
 		return err
 	}
@@ -200,6 +205,7 @@ func (w *logWriter) mark(j *appendJob) error {
 	} else if err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotMarked)
 	if _, err := w.storage.CreateSnapshot(m.Index, m.ConfState, nil); err != nil {
 		return err
 	}
@@ -233,6 +239,7 @@ func (w *logWriter) released(index uint64, received bool) error {
 	if err := w.log.Release(w.prev); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.SnapshotPruning)
 	oldest := w.prev
 	w.prev = index
 	w.marked(index, oldest, received)

@@ -13,6 +13,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"raftq/failpoint"
 )
 
 const (
@@ -42,19 +44,23 @@ func Write(dir string, h Header, limit func(n int), encode func(io.Writer) error
 	}
 	size, err := write(f, head, limit, encode)
 	if err == nil {
+		failpoint.Hit(failpoint.SnapshotWritten)
 		err = fileutil.Fsync(f)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
+		failpoint.Hit(failpoint.SnapshotSynced)
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		os.Remove(f.Name()) // if that fails too, Prune or Clean will find it
 		return Info{}, fmt.Errorf("snapshot: write %s: %w", path, err)
 	}
+	failpoint.Hit(failpoint.SnapshotRenamed)
 	if err := syncDir(dir); err != nil {
 		return Info{}, fmt.Errorf("snapshot: publish %s: %w", path, err)
 	}
+	failpoint.Hit(failpoint.SnapshotDurable)
 	return Info{Path: path, Index: h.Index, Size: size}, nil
 }
 

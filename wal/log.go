@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"raftq/failpoint"
 )
 
 // Log is an open log. The log writer goroutine owns it and calls all methods;
@@ -131,9 +133,11 @@ func (l *Log) mark(kind markerKind, h hardState, m Marker) error {
 			return err
 		}
 	}
+	failpoint.Hit(failpoint.LogBeforeMarker)
 	if err := l.saveMarker(m); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.LogAfterMarker)
 	if after == l.shape.hs {
 		return nil
 	}
@@ -215,6 +219,7 @@ func (l *Log) append(hs *raftpb.HardState, ents []*raftpb.Entry) (synced bool, e
 
 // nextSegment puts the segment that etcd's package has just begun into the table.
 func (l *Log) nextSegment() error {
+	failpoint.Hit(failpoint.LogNewSegment)
 	segs, err := listSegments(l.opts.Dir)
 	if err != nil {
 		return err
@@ -253,6 +258,7 @@ func (l *Log) synced(start time.Time) error {
 	if l.pos.buffered != 0 {
 		panic(fmt.Sprintf("BUG: wal: %d bytes are not flushed after a sync", l.pos.buffered))
 	}
+	failpoint.Hit(failpoint.LogSynced)
 	n := note{
 		segment: l.pos.segment, offset: l.pos.offset(), crc: l.pos.crc.Sum32(),
 		hs: l.shape.hs, last: l.shape.last, lastTerm: l.shape.lastTerm(),

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"raftq/failpoint"
 )
 
 // Release gives up the segments that a start from the newest snapshot at or
@@ -37,6 +39,7 @@ func (l *Log) Release(index uint64) error {
 		if ok, err = l.drop(l.segments[done].name); err != nil || !ok {
 			break
 		}
+		failpoint.Hit(failpoint.LogReleased)
 		done++
 	}
 	if done > 0 {
