@@ -32,7 +32,7 @@ var rules = map[string]rule{
 	"raftnode": {ours: []string{"failpoint", "fsm", "wal", "snapshot"}},
 	// Empty in every build but a test's.
 	"failpoint": {third: none},
-	"hangup":   {ours: []string{"fsm"}, third: []string{"github.com/prometheus/client_golang/prometheus", "golang.org/x/sys/unix"}},
+	"hangup":    {ours: []string{"fsm"}, third: []string{"github.com/prometheus/client_golang/prometheus", "golang.org/x/sys/unix"}},
 	// The front ends know ops and results, and a replica through an interface of
 	// their own.
 	"httpapi": {ours: []string{"fsm", "hangup"}},

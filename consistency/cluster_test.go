@@ -7,13 +7,40 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"raftq/cluster"
 )
 
-var binary string
+var (
+	binary   string
+	binaries string // where it lies, and others that tests build
+)
+
+// binaryWith builds raftq with a tag, once, or takes what RAFTQ_BINARY_TAG names.
+var binaryWith = func() func(t *testing.T, tag string) string {
+	var mu sync.Mutex
+	built := map[string]bool{}
+	return func(t *testing.T, tag string) string {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if given := os.Getenv("RAFTQ_BINARY_" + strings.ToUpper(tag)); given != "" {
+			return given
+		}
+		path := filepath.Join(binaries, "raftq-"+tag)
+		if !built[tag] {
+			if text, err := exec.Command("go", "build", "-tags", tag, "-o", path, "raftq/cmd/raftq").CombinedOutput(); err != nil {
+				t.Fatalf("build with %s: %v\n%s", tag, err, text)
+			}
+			built[tag] = true
+		}
+		return path
+	}
+}()
 
 // TestMain builds the binary once, or takes the one that RAFTQ_BINARY names.
 func TestMain(m *testing.M) {
@@ -22,6 +49,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	binaries = dir
 	binary = filepath.Join(dir, "raftq")
 	build := exec.Command("go", "build", "-o", binary, "raftq/cmd/raftq")
 	if given := os.Getenv("RAFTQ_BINARY"); given != "" {

@@ -68,7 +68,7 @@ func (w *world) newClient(id, node int) *suiteClient {
 func (c *suiteClient) send(o *check.Op, method, path string, body []byte, header map[string]string) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.w.ctx, suiteTimeout+suiteGrace+o.Wait)
 	defer cancel()
-	a, err := c.http.do(ctx, method, "http://"+c.w.c.Nodes[c.node].Client+path, body, header)
+	a, err := c.http.do(ctx, method, "http://"+c.w.address(c.node)+path, body, header)
 	o.Outcome = suiteOutcome(a, err)
 	switch {
 	case err != nil:

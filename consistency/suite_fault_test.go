@@ -45,6 +45,8 @@ var faults = []fault{
 	{"lost packets", true, lostPackets},
 	{"slow link", true, slowLink},
 	{"transfers", false, transfers},
+	{"transfer to a lagging node", false, lateTransfer},
+	{"cut answers", false, cutAnswers},
 	{"snapshot install", false, snapshotInstall},
 	{"full disk", true, fullDisk},
 	{"power cut of one", true, func(w *world) { w.powerCut(w.pick(w.others())) }},
@@ -55,6 +57,8 @@ var faults = []fault{
 	{"bit flip in a snapshot", false, func(w *world) { w.damage(w.pick(w.others()), "snapshot", flip) }},
 	{"truncated snapshot", false, func(w *world) { w.damage(w.pick(w.others()), "snapshot", truncate) }},
 	{"old backup", true, oldBackup},
+	{"wiped disk", true, func(w *world) { w.wipedDisk(w.pick(w.others())) }},
+	{"lost tail", true, func(w *world) { w.lostTail(w.pick(w.others())) }},
 	{"failed write", true, func(w *world) { w.failedWrite(w.pick(w.others())) }},
 	{"failed write of the leader", true, func(w *world) { w.failedWrite(w.leader()) }},
 	{"slow disk", true, slowDisk},
@@ -122,14 +126,14 @@ func (w *world) heal() {
 	} else {
 		w.links.heal()
 	}
-	for _, n := range w.c.Nodes {
+	for i, n := range w.c.Nodes {
 		w.must(n.Signal(syscall.SIGCONT))
 		if n.Disk != nil {
 			w.must(n.Disk.Thaw())
 			w.must(n.Disk.Feed())
 			w.must(n.Disk.Free())
 		}
-		if !n.Running() {
+		if !w.out[i] && !n.Running() {
 			w.must(n.Start())
 		}
 	}
@@ -258,37 +262,63 @@ func slowLink(w *world) {
 // refusal is no failure; a term that does not move at all is (least.Terms).
 func transfers(w *world) {
 	w.during(-1, false, "transfers of leadership", func() {
-		for range 3 {
-			to := w.pick(w.others(w.leader()))
-			a, err := newSuiteHTTP().do(w.ctx, "POST", "http://"+w.c.Nodes[w.leader()].Client+"/v1/cluster/transfer-leader?timeout=2s",
-				[]byte(fmt.Sprintf(`{"to":%q}`, w.c.Nodes[to].Name)), map[string]string{"Content-Type": "application/json"})
-			if err == nil && a.status == 422 {
-				w.t.Fatalf("transfer-leader: %s", a.body)
-			}
-			w.hold(300*time.Millisecond, 700*time.Millisecond)
+		for range byMode(3, 5, 5, 10) {
+			w.transfer(w.pick(w.others(w.leader())))
+			w.hold(500*time.Millisecond, time.Second)
 		}
+	})
+}
+
+func (w *world) transfer(to int) (status int) {
+	w.t.Helper()
+	a, err := newSuiteHTTP().do(w.ctx, "POST", "http://"+w.c.Nodes[w.leader()].Client+"/v1/cluster/transfer-leader?timeout=2s",
+		[]byte(fmt.Sprintf(`{"to":%q}`, w.c.Nodes[to].Name)), map[string]string{"Content-Type": "application/json"})
+	if err == nil && a.status == 422 {
+		w.t.Fatalf("transfer-leader: %s", a.body)
+	}
+	return a.status
+}
+
+// lateTransfer moves leadership to a node that has just been paused and lacks what
+// was done meanwhile. It leads at last, or the transfer is refused or given up; the
+// node that leads takes writes again either way (world.alive).
+func lateTransfer(w *world) {
+	lead := w.leader()
+	to := w.pick(w.others(lead))
+	n := w.c.Nodes[to]
+	w.during(to, false, "transfer of leadership to "+n.Name+", which lags", func() {
+		at := w.metric(to, "raftq_raft_applied_index")
+		w.must(n.Signal(stop))
+		w.eventually(20*time.Second, "a node that lags", func() bool { return w.metric(lead, "raftq_raft_commit_index") > at+200 })
+		w.must(n.Signal(syscall.SIGCONT))
+		status := w.transfer(to)
+		w.t.Logf("transfer to %s, 200 entries behind: status %d", n.Name, status)
 	})
 }
 
 // snapshotInstall stops a follower until the others' logs begin behind what it
 // has: it must come back by a snapshot.
 func snapshotInstall(w *world) {
-	lead := w.leader()
-	down := w.pick(w.others(lead))
-	up := w.others(down)[0]
+	down := w.pick(w.others(w.leader()))
 	w.ended("stop for a snapshot install", []int{down}, func() {
-		w.c.Nodes[down].Kill9()
-		at := w.metric(up, "raftq_raft_applied_index") // it cannot have more, or not for long
-		w.eventually(60*time.Second, "compacted logs", func() bool {
-			for _, i := range w.others(down) {
-				if w.metric(i, "raftq_log_first_index") <= at+50 {
-					return false
-				}
-			}
-			return true
-		})
+		w.leaveBehind(down)
 		w.must(w.c.Nodes[down].Start())
 		w.eventually(30*time.Second, "an installed snapshot", func() bool { return w.metric(down, "raftq_snapshots_installed_total") > 0 })
+	})
+}
+
+// leaveBehind stops a node until the others' logs begin behind what it has.
+func (w *world) leaveBehind(down int) {
+	w.t.Helper()
+	w.c.Nodes[down].Kill9()
+	at := w.metric(w.others(down)[0], "raftq_raft_applied_index") // it cannot have more, or not for long
+	w.eventually(60*time.Second, "compacted logs", func() bool {
+		for _, i := range w.others(down) {
+			if w.metric(i, "raftq_log_first_index") <= at+50 {
+				return false
+			}
+		}
+		return true
 	})
 }
 

@@ -54,6 +54,9 @@ next:
 func TestFaults(t *testing.T) {
 	list := named(t, "kill the leader", "isolate the leader", "pause the leader", "nobody hears the leader", "kill all", "power cut of one", "snapshot install")
 	events := []string{"kill -9", "pause", "isolate the leader", "one way", "snapshot install"}
+	if suiteMode() != "" {
+		events = append(events, "transfers", "which lags", "cut answers")
+	}
 	alone := []string{"power cut"} // of isolated nodes
 	if suiteMode() != "" {
 		list = faults

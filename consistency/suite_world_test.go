@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,9 +30,13 @@ type world struct {
 	seed  uint64
 	links *faultNet // of nodes that are not isolated
 	load  *suiteLoad
+	via   atomic.Pointer[[]string] // where clients reach the nodes instead, see cutAnswers
 
 	archive  string
 	genesis  []fsm.Member
+	out      map[int]bool // nodes that are no members: spare, or removed
+	lives    int          // archives made
+	earlier  []string     // archives of logs that nodes began anew
 	damaged  map[int]bool // nodes whose files were damaged: their logs may be unreadable
 	watching context.CancelFunc
 	watched  chan struct{}
@@ -57,6 +63,20 @@ func byMode(short, quick, normal, long int) int {
 // both come and go within seconds.
 func newWorld(t *testing.T, nodes int, args ...string) *world {
 	t.Helper()
+	w := layOutWorld(t, nodes, args...)
+	w.start()
+	return w
+}
+
+// layOutWorld is newWorld without starting.
+func layOutWorld(t *testing.T, nodes int, args ...string) *world {
+	t.Helper()
+	return layOutSpared(t, nodes, 0, args...)
+}
+
+// layOutSpared is layOutWorld with nodes that are no members yet.
+func layOutSpared(t *testing.T, nodes, spare int, args ...string) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("real processes under faults")
 	}
@@ -76,14 +96,14 @@ func newWorld(t *testing.T, nodes int, args ...string) *world {
 		why = fmt.Errorf("RAFTQ_PLAIN is set")
 	}
 	if why != nil {
-		t.Logf("plain processes instead of isolated ones, so no power cuts, full disks and lost packets: %v", why)
+		t.Logf("plain processes instead of isolated ones, so no power cuts, no full, failing, stuck or wiped disks, and no lost packets: %v", why)
 		o.Isolated = false
 	}
 	c, err := cluster.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ctx: t.Context(), c: c, rec: check.NewRecorder(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), archive: filepath.Join(dir, "archive"), damaged: map[int]bool{}}
+	w := &world{t: t, ctx: t.Context(), c: c, rec: check.NewRecorder(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), archive: filepath.Join(dir, "archive"), damaged: map[int]bool{}, out: map[int]bool{}}
 	t.Cleanup(func() {
 		w.unwatch()
 		c.Close()
@@ -93,23 +113,56 @@ func newWorld(t *testing.T, nodes int, args ...string) *world {
 			os.RemoveAll(dir)
 		}
 	})
+	for range spare {
+		w.out[len(c.Nodes)] = true
+		if _, err := c.Add(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if !o.Isolated {
 		w.links = interpose(t, c)
 	}
 	for _, n := range c.Nodes {
-		if err := os.MkdirAll(filepath.Join(w.archive, n.Name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		n.Args = append(n.Args, "--wal-archive", filepath.Join(w.archive, n.Name))
+		w.newArchive(n)
 	}
+	return w
+}
+
+// start starts the nodes and what watches them.
+func (w *world) start() {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, 60*time.Second)
 	defer cancel()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
+	for _, i := range w.others() {
+		w.must(w.c.Nodes[i].Start())
 	}
+	w.must(w.ready(ctx))
 	w.meet()
 	w.watch()
-	return w
+}
+
+const archiveFlag = "--wal-archive"
+
+// newArchive gives a node a place for the segments it releases: the log of a new life
+// has names that an earlier one had.
+func (w *world) newArchive(n *cluster.Node) {
+	w.t.Helper()
+	w.lives++
+	dir := filepath.Join(w.archive, fmt.Sprintf("%s.%d", n.Name, w.lives))
+	w.must(os.MkdirAll(dir, 0o755))
+	if was := archiveOf(n); was != "" {
+		w.earlier = append(w.earlier, was)
+		n.Args[slices.Index(n.Args, archiveFlag)+1] = dir
+		return
+	}
+	n.Args = append(n.Args, archiveFlag, dir)
+}
+
+func archiveOf(n *cluster.Node) string {
+	if i := slices.Index(n.Args, archiveFlag); i >= 0 {
+		return n.Args[i+1]
+	}
+	return ""
 }
 
 // suiteView is GET /v1/cluster.
@@ -262,10 +315,23 @@ func (w *world) leader() int {
 	return i
 }
 
-// others are all nodes but some.
+// ready waits until all members serve.
+func (w *world) ready(ctx context.Context) error {
+	for _, i := range w.others() {
+		if err := w.c.Nodes[i].WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others are all members but some.
 func (w *world) others(but ...int) (all []int) {
 next:
 	for i := range w.c.Nodes {
+		if w.out[i] {
+			continue
+		}
 		for _, b := range but {
 			if i == b {
 				continue next
@@ -282,10 +348,10 @@ func (w *world) alive() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
 	defer cancel()
-	if err := w.c.WaitReady(ctx); err != nil {
+	if err := w.ready(ctx); err != nil {
 		w.t.Fatalf("after the heal: %v\n%s", err, w.tails())
 	}
-	for i := range w.c.Nodes {
+	for _, i := range w.others() {
 		w.writes(i)
 	}
 }
@@ -318,7 +384,7 @@ func (w *world) verdict(name string, least check.Least) {
 	h := w.rec.History()
 	logs := map[string]map[uint64]check.Entry{}
 	for i, n := range w.c.Nodes {
-		entries, stopped, err := check.ReadLog(filepath.Join(n.DataDir, "log", "wal"), filepath.Join(w.archive, n.Name))
+		entries, stopped, err := check.ReadLog(filepath.Join(n.DataDir, "log", "wal"), archiveOf(n))
 		if err != nil {
 			w.t.Errorf("the log of %s: %v", n.Name, err)
 		}
@@ -326,6 +392,13 @@ func (w *world) verdict(name string, least check.Least) {
 			w.t.Errorf("the log of %s cannot be read to its end: %v", n.Name, stopped)
 		}
 		logs[n.Name] = entries
+	}
+	for _, dir := range w.earlier {
+		entries, _, err := check.ReadLog(dir)
+		if err != nil {
+			w.t.Errorf("the log of an earlier life in %s: %v", dir, err)
+		}
+		logs[filepath.Base(dir)] = entries
 	}
 	r := check.Judge(h, logs, w.genesis, windowPrefix, least)
 	r.Name, r.Seed, r.Isolated, r.Nodes = name, w.seed, w.c.Net != nil, len(w.c.Nodes)
@@ -351,7 +424,8 @@ func (w *world) agree() {
 	w.t.Helper()
 	w.eventually(30*time.Second, "nodes with equal state", func() bool {
 		seen := map[string]bool{}
-		for i, n := range w.c.Nodes {
+		for _, i := range w.others() {
+			n := w.c.Nodes[i]
 			v, err := w.view(w.ctx, i)
 			if err != nil {
 				return false

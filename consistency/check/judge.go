@@ -49,7 +49,7 @@ func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, w
 	r.Entries, r.Terms = len(log), terms(log)
 	var replay *Replay
 	step("witness", func() (p []Problem) { replay, p = Witness(h, log); return p })
-	step("black box", func() []Problem { return BlackBox(h) })
+	step("black box", func() []Problem { return append(BlackBox(h), LogTime(h)...) })
 	step("topics", func() []Problem { return Topics(h) })
 	step("linear", func() (p []Problem) { r.Windows, p = Linear(h, windowPrefix, replay); return p })
 	step("chains", func() []Problem { return Chains(h, log, genesis) })
