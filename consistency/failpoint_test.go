@@ -20,7 +20,7 @@ func TestFailpoints(t *testing.T) {
 	w.startLoad()
 	points := failpoint.Points
 	tried := 0
-	for range byMode(1, 1, 1, 6) {
+	for range byMode(1, 1, 1, 5) {
 		order := w.rng.Perm(len(points))
 		if suiteMode() == "quick" {
 			order = order[:6]

@@ -205,7 +205,7 @@ func TestMembersInTheSuite(t *testing.T) {
 			w.must(w.c.Net.Heal())
 		})
 	}
-	for range byMode(1, 1, 2, 10) {
+	for range byMode(1, 1, 1, 8) {
 		spare := slices.IndexFunc(w.c.Nodes, func(n *cluster.Node) bool { return w.out[slices.Index(w.c.Nodes, n)] })
 		step("join", func() {
 			apart("join of "+w.c.Nodes[spare].Name, w.pick(w.others(w.leader())), func() { w.join(spare) })

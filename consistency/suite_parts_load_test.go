@@ -228,8 +228,9 @@ func (l *suiteLoad) pauses(c *suiteClient, rng *rand.Rand) {
 // node: what is there at the end of a run.
 func (w *world) unpause() {
 	w.t.Helper()
+	members := w.others()
 	for i := range w.load.parts.paused.Load() + 1 {
-		c := w.newClient(drainClient, int(i)%len(w.c.Nodes))
+		c := w.newClient(drainClient, members[int(i)%len(members)])
 		w.eventually(10*time.Second, "the end of a pause", func() bool {
 			return c.pause(pausedPrefix+itoa(i), false, false, 0).Outcome == check.OK
 		})
@@ -238,7 +239,7 @@ func (w *world) unpause() {
 
 func (w *world) readTopics() {
 	w.t.Helper()
-	for i := range w.c.Nodes {
+	for _, i := range w.others() {
 		c := w.newClient(drainClient, i)
 		for _, topic := range []string{newsTopic, ringTopic} {
 			from := uint64(0)

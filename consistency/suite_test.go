@@ -50,24 +50,27 @@ next:
 }
 
 // TestFaults runs the catalogue against three nodes under load, one fault after
-// the other; the short form draws some of each kind.
+// the other; the short form has some of each kind, the quick one draws some more.
 func TestFaults(t *testing.T) {
 	list := named(t, "kill the leader", "isolate the leader", "pause the leader", "nobody hears the leader", "kill all", "power cut of one", "snapshot install")
 	events := []string{"kill -9", "pause", "isolate the leader", "one way", "snapshot install"}
-	if suiteMode() != "" {
-		events = append(events, "transfers", "which lags", "cut answers")
-	}
 	alone := []string{"power cut"} // of isolated nodes
-	if suiteMode() != "" {
+	drawn := byMode(0, 12, 0, 0)
+	if m := suiteMode(); m == "normal" || m == "long" {
 		list = faults
-		alone = append(alone, "failed write", "slow disk", "stuck disk of the leader", "stuck disk of the follower")
+		events = append(events, "transfers", "which lags", "cut answers")
+		alone = append(alone, "failed write", "slow disk", "stuck disk of the leader", "stuck disk of the follower", "wiped disk", "lost tail")
 	}
 	if names := os.Getenv("RAFTQ_CONSISTENCY_FAULTS"); names != "" {
-		list, events, alone = named(t, strings.Split(names, ",")...), nil, nil
+		list, events, alone, drawn = named(t, strings.Split(names, ",")...), nil, nil, 0
 	}
-	eachRound(t, byMode(1, 1, 2, 20), func(t *testing.T) {
+	eachRound(t, byMode(1, 1, 2, 16), func(t *testing.T) {
 		w := newWorld(t, 3)
 		w.startLoad()
+		list := slices.Clone(list)
+		for _, i := range w.rng.Perm(len(faults))[:drawn] {
+			list = append(list, faults[i])
+		}
 		for _, i := range w.rng.Perm(len(list)) {
 			w.inject(list[i])
 		}
