@@ -12,25 +12,25 @@ import (
 	"raftq/cluster"
 )
 
-// member is a node as any that runs knows it; false: nobody knows it, or nobody
-// answers.
-func (w *world) member(name string) (id, role string, alive, ok bool) {
-	for i, n := range w.c.Nodes {
-		if n.Name == name || w.out[i] || !n.Running() {
+// member is a node as the first other one that knows it has it; one that is cut off
+// may not. answered: somebody does, or says that it is nobody.
+func (w *world) member(name string) (id, role string, alive, answered bool) {
+	for _, i := range w.others() {
+		if w.c.Nodes[i].Name == name || !w.c.Nodes[i].Running() {
 			continue
 		}
 		v, err := w.view(w.ctx, i)
 		if err != nil {
 			continue
 		}
+		answered = true
 		for _, m := range v.Nodes {
 			if m.Name == name {
 				return m.ID, m.Role, m.Alive, true
 			}
 		}
-		return "", "", false, true
 	}
-	return "", "", false, false
+	return "", "", false, answered
 }
 
 // idOf is the id of a member.
