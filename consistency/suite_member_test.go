@@ -64,7 +64,7 @@ func (w *world) join(i int) {
 	w.voter(i, "")
 }
 
-// remove removes a member, asking another one until it is done.
+// remove removes a member, asking who leads, or any other, until it is done.
 func (w *world) remove(i int) {
 	w.t.Helper()
 	n := w.c.Nodes[i]
@@ -73,14 +73,10 @@ func (w *world) remove(i int) {
 	var last string
 	defer func() { w.t.Logf("removal of %s: %s", n.Name, last) }()
 	w.eventually(30*time.Second, n.Name+" is removed", func() bool {
-		for _, j := range w.others() {
-			a, err := newSuiteHTTP().do(w.ctx, "DELETE", "http://"+w.c.Nodes[j].Client+"/v1/cluster/members/"+id+"?timeout=5s", nil, nil)
-			last = fmt.Sprintf("%d %.200s %v", a.status, a.body, err)
-			if err == nil && a.status < 300 {
-				return true
-			}
-		}
-		return false
+		ask := w.leaderOr(w.pick(w.others()))
+		a, err := newSuiteHTTP().do(w.ctx, "DELETE", "http://"+w.c.Nodes[ask].Client+"/v1/cluster/members/"+id+"?timeout=5s", nil, nil)
+		last = fmt.Sprintf("%d %.200s %v", a.status, a.body, err)
+		return err == nil && a.status < 300
 	})
 }
 
