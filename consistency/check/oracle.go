@@ -19,6 +19,7 @@ type oracle struct {
 	queues     map[string]*oQueue
 	waiters    []*oWaiter // oldest first
 	sessions   map[uint64]*oSession
+	removed    map[uint64]bool      // nodes that were members
 	gone       map[fsm.Key]fsm.Code // CodeOK = acked
 	timers     oTimers
 	dedup      map[[2]string]fsm.Key
@@ -153,7 +154,7 @@ type oDone struct {
 }
 
 func newOracle() *oracle {
-	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, gone: map[fsm.Key]fsm.Code{},
+	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, removed: map[uint64]bool{}, gone: map[fsm.Key]fsm.Code{},
 		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{},
 		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{},
 		topics: map[string]*oTopic{}, appends: map[string][]oMade{}, txs: map[string][]oTx{}, told: map[string][]oTold{}, did: map[string]int{}}
@@ -204,7 +205,7 @@ func (o *oracle) admits(h fsm.BatchHeader, ops []fsm.Op) bool {
 	}
 	s := o.sessions[h.Origin]
 	if h.Number == 0 {
-		if s != nil && h.Epoch>>32 <= s.epoch>>32 {
+		if s != nil && h.Epoch>>32 <= s.epoch>>32 || o.removed[h.Origin] {
 			return false
 		}
 		for _, other := range o.sessions {
@@ -227,7 +228,14 @@ func (o *oracle) leave(which func(*oWaiter) bool) { o.waiters = slices.DeleteFun
 
 func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
 	switch op := op.(type) {
-	case *fsm.NodeStart, *fsm.Alarm, *fsm.MemberChange:
+	case *fsm.NodeStart, *fsm.Alarm:
+	case *fsm.MemberChange:
+		// The last voter cannot go; nobody asks for that here.
+		if op.Verb == fsm.MemberRemove {
+			o.removed[op.Member.ID] = true
+			delete(o.sessions, op.Member.ID)
+			o.leave(func(w *oWaiter) bool { return w.origin == op.Member.ID })
+		}
 	case *fsm.NodeAway:
 		if s := o.sessions[op.Node]; s != nil && s.epoch == op.Epoch {
 			s.away = true
