@@ -21,7 +21,12 @@ import (
 
 const (
 	joinAgain   = 500 * time.Millisecond // between rounds through the members
-	joinTimeout = 20 * time.Second       // for one answer
+	joinTimeout = 20 * time.Second       // for one look at the members
+
+	// joinAnswer is for one answer. A member passes the request on to the leader that it
+	// knows; if that one is this node, in its last life, nobody answers before another
+	// one leads. Asking again does no harm.
+	joinAnswer = 5 * time.Second
 )
 
 // joinCluster makes the data directory of a node that joins, if it has none. It
@@ -57,8 +62,8 @@ func askToJoin(ctx context.Context, members *client.Client, m fsm.NewMember, log
 	if m.Standby {
 		role = "learner"
 	}
-	r := withJSON(client.Request{Method: http.MethodPost, Path: "/v1/cluster/members", Query: url.Values{"timeout": {joinTimeout.String()}},
-		Repeat: client.RepeatAlways, Attempt: joinTimeout + changeGrace},
+	r := withJSON(client.Request{Method: http.MethodPost, Path: "/v1/cluster/members", Query: url.Values{"timeout": {joinAnswer.String()}},
+		Repeat: client.RepeatAlways, Attempt: joinAnswer + changeGrace},
 		map[string]any{"name": m.Name, "peer": m.Peer, "role": role, "replace": m.Replace, "join": strconv.FormatUint(m.Join, 16), "cluster_token": m.Token, "feature_level": m.FeatureLevel})
 	for {
 		ans, err := members.Do(ctx, r)
