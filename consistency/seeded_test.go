@@ -82,7 +82,7 @@ func bugsOfDay(day int64) (bugs []seededBug) {
 	const some = 4
 	var cheap []seededBug
 	for _, bug := range seededBugs {
-		if bug.block == blockMachine || bug.block == blockTopics {
+		if bug.block.pkg == blockMachine.pkg {
 			cheap = append(cheap, bug)
 		}
 	}
@@ -162,7 +162,7 @@ func (bug seededBug) try(t *testing.T, b *seededBlock, test string) (found bool,
 	t.Helper()
 	begun := time.Now()
 	for from := 1; ; from += seedsOfRound {
-		cmd := exec.Command(test, append([]string{"-test.run", b.run, "-test.failfast", "-test.timeout", "5m"}, b.args...)...)
+		cmd := exec.Command(test, append([]string{"-test.run", b.run, "-test.v", "-test.failfast", "-test.timeout", "5m"}, b.args...)...)
 		cmd.Dir, cmd.Env = filepath.Join("..", b.pkg), append(os.Environ(), "SEEDED_BUG="+bug.name)
 		if b.process {
 			cmd.Env = append(cmd.Env, "RAFTQ_BINARY="+filepath.Join(filepath.Dir(test), "raftq"))

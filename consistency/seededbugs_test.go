@@ -4,11 +4,15 @@ var (
 	untilFound     = []string{"-rapid.checks=3000", "-rapid.shrinktime=0s", "-rapid.nofailfile"}
 	blockMachine   = &seededBlock{pkg: "./fsm", run: "TestRandomEntries", title: "random logs against the model, `fsm`", args: untilFound}
 	blockTopics    = &seededBlock{pkg: "./fsm", run: "TestTopic", title: "random logs of topics against the model, `fsm`", args: untilFound}
+	blockFutures   = &seededBlock{pkg: "./fsm", run: "TestTopicTwoFutures", title: "two copies that go on apart, `fsm`"}
+	blockScripts   = &seededBlock{pkg: "./fsm", run: "TestScripts", title: "scripts, `fsm`"}
 	blockSimulator = &seededBlock{pkg: "./raftnode", run: "TestSim$", title: "simulator", seeds: 600}
 	blockStories   = &seededBlock{pkg: "./raftnode", run: "Leader|Voter|ReadIndex|ReadBeside|Waiters|Remov|Outage|RefusedProposal|BootCounter", title: "stories in the simulator's world"}
 	blockNodes     = &seededBlock{pkg: "./raftnode", run: "TestCopies|TestWipedFirstMember", title: "nodes with sockets, `raftnode`"}
 	blockLog       = &seededBlock{pkg: "./wal", run: ".", title: "damaged files, `wal`"}
 	blockSnapshot  = &seededBlock{pkg: "./snapshot", run: ".", title: "damaged files, `snapshot`"}
+	blockDurable   = &seededBlock{pkg: "./snapshot", run: "TestDurable", title: "what a power cut leaves, `snapshot`"}
+	blockHTTP      = &seededBlock{pkg: "./httpapi", run: "TestBodiesAreCopied|TestFastAppend|TestUnknownOutcome|TestForwardWithoutAnswer|TestFate", title: "requests, `httpapi`"}
 	blockHangups   = &seededBlock{pkg: "./hangup", run: ".", title: "clients that hang up, `hangup`"}
 	blockClient    = &seededBlock{pkg: "./client", run: "TestRetryRules|TestKeys|TestDoMakesKeys", title: "a scripted node, `client`"}
 	blockFaults    = &seededBlock{pkg: "./consistency", run: "TestFaults$", title: "`TestFaults`", process: true}
@@ -29,7 +33,7 @@ var seededBugs = []seededBug{
 	{"at-most-once-after-lease", "an at-most-once job is handed out again when its lease is over", blockMachine},
 	{"give-back-counted", "a hand-out that was given back counts as a delivery", blockMachine},
 	{"priority-ignored", "jobs are handed out in the order in which they came, whatever their priority", blockMachine},
-	{"group-overtaken-by-retry", "a job that waits for its retry is overtaken by others of its group", blockMachine},
+	{"group-overtaken-by-retry", "a job that waits for its retry is overtaken by others of its group", blockScripts},
 	{"youngest-waiter-first", "the consumer that waits for the shortest time is served first", blockMachine},
 	{"pause-ignored", "a paused queue hands out jobs", blockMachine},
 	{"ttl-cut-to-seconds", "a TTL ends up to a second early", blockMachine},
@@ -41,7 +45,7 @@ var seededBugs = []seededBug{
 	{"tx-half-applied", "a transaction that fails leaves what came before the failure", blockMachine},
 	{"batch-applied-twice", "a batch that comes a second time is applied again", blockMachine},
 	{"changed-under-a-copy", "a job is changed in place while a snapshot or a copy shares it", blockMachine},
-	{"messages-overwritten", "two copies of a topic append to the same memory", blockTopics},
+	{"messages-overwritten", "two copies of a topic append to the same memory", blockFutures},
 
 	// What a restart or an installed snapshot forgets.
 	{"dedup-not-in-snapshot", "dedup ids", blockMachine},
@@ -69,12 +73,12 @@ var seededBugs = []seededBug{
 	{"copies-not-awaited", "replicate is answered without the copies", blockNodes},
 
 	// Reads.
-	{"read-without-proof", "a strong read of a leader that was deposed", blockSimulator},
+	{"read-without-proof", "a strong read of a leader that was deposed", blockStories},
 	{"read-proved-by-older-entry", "a read proved by an entry that was appended before it came", blockStories},
 	{"read-proved-to-an-earlier-life", "a read proved by an answer to the node's earlier process", blockStories},
 	{"read-before-commit", "a read of what may be lost", blockSimulator},
 	{"uncommitted-state-shown", "reads of a node's own state see what may be lost", blockSimulator},
-	{"own-term-not-awaited", "a new leader reads before the first entry of its term", blockSimulator},
+	{"own-term-not-awaited", "a new leader reads before the first entry of its term", blockStories},
 	{"lone-voter-reads-at-once", "the same of a voter that is alone", blockStories},
 
 	// Leaders and batches.
@@ -109,9 +113,16 @@ var seededBugs = []seededBug{
 	{"commit-before-received-snapshot", "the commit index of a received snapshot is written before the snapshot's marker", blockLog},
 	{"checksum-not-checked", "flipped bits in the log are taken for entries", blockLog},
 	{"snapshot-not-verified", "flipped bits in a snapshot are taken for state", blockSnapshot},
+	{"snapshot-not-synced", "a snapshot counts before it is on the disk", blockDurable},
+	{"snapshot-name-not-synced", "a snapshot counts before its directory is on the disk", blockDurable},
 	{"no-fsync", "answers before anything is on the disk", blockPowerCuts},
 
 	// Clients.
+	{"body-of-the-connection", "a job's body is the memory that the connection's next request is read into", blockHTTP},
+	{"unknown-is-503", "503, which says that nothing was done, for what may be done", blockHTTP},
+	{"forwarded-again", "a fast request that the leader may have done is done here as well", blockHTTP},
+	{"fate-lost-while-pending", "a batch that may still commit is said to be lost", blockHTTP},
+	{"offset-before-commit", "a fast append says an offset that it may not get", blockHTTP},
 	{"written-to-nobody", "an answer to a client that has hung up counts as delivered", blockHangups},
 	{"retry-without-key", "a client sends again what may be done twice", blockClient},
 	{"lost-answer-is-not-applied", "a client takes no answer for \"nothing was done\"", blockClient},

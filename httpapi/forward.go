@@ -72,7 +72,7 @@ func (c *call) forwardNow(limit time.Duration, mayWait bool) (bool, error) {
 	err := c.s.forwarder.DoTimeout(req, res, limit+forwardGrace)
 	var dial *net.OpError
 	switch {
-	case errors.Is(err, fasthttp.ErrNoFreeConns), errors.As(err, &dial) && dial.Op == "dial":
+	case errors.Is(err, fasthttp.ErrNoFreeConns), errors.As(err, &dial) && dial.Op == "dial", err != nil && seeded == "forwarded-again":
 		return false, nil // nothing was sent: answer it here
 	case err != nil:
 		return true, &fsm.Error{Code: fsm.CodeCommitTimeout, Unknown: true, Detail: "the leader gave no answer to the forwarded request: " + err.Error()}

@@ -134,6 +134,33 @@ func TestForwardNotSent(t *testing.T) {
 	}
 }
 
+// TestForwardWithoutAnswer proves that a request which may have reached the leader is
+// not tried here as well: its outcome is unknown.
+func TestForwardWithoutAnswer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1))
+			c.Close()
+		}
+	}()
+	follower := newFake()
+	follower.leader = ln.Addr().String()
+	s := newServer(t, follower, Options{})
+	a := ask(t, s, "POST", enqueueQ+"?consistency=fast", "x")
+	if a.status != 504 || !strings.Contains(a.body, `"applied":"unknown"`) || follower.opCount() != 0 {
+		t.Errorf("%d %s, %d ops of the follower", a.status, a.body, follower.opCount())
+	}
+}
+
 // TestReceiptsOf proves that receipts are found in an answer and not in bodies.
 func TestReceiptsOf(t *testing.T) {
 	r := fsm.Receipt{ID: fsm.ID{Key: fsm.Key{Hi: 1, Lo: 2}, Minutes: 1}, Grant: 3, Tag: 4}

@@ -365,3 +365,31 @@ func spin(t testing.TB, what string, cond func() bool) {
 		}
 	}
 }
+
+// TestFate proves what is said of a fast answer's batch: committed up to the last
+// that had effect; above it pending while its node lives, and then lost.
+func TestFate(t *testing.T) {
+	r := newInProcess(t)
+	s := newServer(t, r, Options{})
+	fate := func(number int) string {
+		t.Helper()
+		a := ask(t, s, "GET", fmt.Sprintf("/v1/log/fate?batch=%x.%d.%d", testOrigin, testEpoch, number), "")
+		_, rest, _ := strings.Cut(a.body, `"fate":"`)
+		said, _, _ := strings.Cut(rest, `"`)
+		return said
+	}
+	ask(t, s, "POST", enqueueQ, "x") // batch 1
+	if one, two := fate(1), fate(2); one != "committed" || two != "pending" {
+		t.Errorf("while the node lives: %q, %q", one, two)
+	}
+	r.mu.Lock()
+	h := fsm.BatchHeader{Origin: testOrigin, Epoch: testEpoch + 1<<32, Term: 1, TimeMs: time.Now().UnixMilli()}
+	_, err := r.m.Apply(r.m.Position().Index+1, 1, fsm.EncodeBatch(h, &fsm.NodeStart{Client: "c", Peer: "p", Version: "v"}), fsm.Self{})
+	r.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one, two := fate(1), fate(2); one != "committed" || two != "lost" {
+		t.Errorf("after its next start: %q, %q", one, two)
+	}
+}

@@ -126,14 +126,15 @@ func TestBodiesAreCopied(t *testing.T) {
 	c := dial(t, listen(t, s))
 	text := post(enqueueQ+"?header.name=first", "first") + post("/v1/queues/q/jobs", `[{"body":"fi\u0072st"},{"body":"first","headers":{"name":"first"}}]`) +
 		post("/v1/dequeue", `{"queues":["first"],"consumer":"first"}`) + post("/v1/nack", `{"items":[{"id":"`+sample().ID.String()+`","error":"first"}]}`)
-	c.send(text + strings.ReplaceAll(text, "first", "XXXXX"))
-	for range 8 {
+	// A long one before them all, so that all lie in the same buffer.
+	c.send(post(enqueueQ, strings.Repeat("-", 4096)) + text + strings.ReplaceAll(text, "first", "XXXXX"))
+	for range 9 {
 		c.receive("POST")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one, two := f.ops[0].(*fsm.Enqueue).Jobs[0], f.ops[1].(*fsm.Enqueue).Jobs
-	take, nack := f.ops[2].(*fsm.Dequeue), f.ops[3].(*fsm.Nack)
+	one, two := f.ops[1].(*fsm.Enqueue).Jobs[0], f.ops[2].(*fsm.Enqueue).Jobs
+	take, nack := f.ops[3].(*fsm.Dequeue), f.ops[4].(*fsm.Nack)
 	for _, got := range []string{string(one.Body), one.Headers[0].Value, string(two[0].Body), string(two[1].Body), two[1].Headers[0].Value, take.Queues[0], take.Consumer, nack.Items[0].Error} {
 		if got != "first" {
 			t.Errorf("%q", got)

@@ -115,7 +115,7 @@ func asProblem(err error) *problem {
 		return e
 	case *fsm.Error:
 		k := kindOf(e.Code)
-		if e.Unknown && k.status == 503 {
+		if e.Unknown && k.status == 503 && seeded != "unknown-is-503" {
 			k = kindOf(fsm.CodeCommitTimeout) // 503 promises that nothing happened
 		}
 		return &problem{kind: k, detail: e.Detail, unknown: e.Unknown}

@@ -43,7 +43,7 @@ func Write(dir string, h Header, limit func(n int), encode func(io.Writer) error
 		return Info{}, fmt.Errorf("snapshot: create: %w", err)
 	}
 	size, err := write(f, head, limit, encode)
-	if err == nil {
+	if err == nil && seeded != "snapshot-not-synced" {
 		failpoint.Hit(failpoint.SnapshotWritten)
 		err = fileutil.Fsync(f)
 	}
@@ -57,6 +57,9 @@ func Write(dir string, h Header, limit func(n int), encode func(io.Writer) error
 		return Info{}, fmt.Errorf("snapshot: write %s: %w", path, err)
 	}
 	failpoint.Hit(failpoint.SnapshotRenamed)
+	if seeded == "snapshot-name-not-synced" {
+		return Info{Path: path, Index: h.Index, Size: size}, nil
+	}
 	if err := syncDir(dir); err != nil {
 		return Info{}, fmt.Errorf("snapshot: publish %s: %w", path, err)
 	}
