@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"time"
 
 	"raftq/fsm"
@@ -86,7 +87,10 @@ func (c *call) dequeue(op *fsm.Dequeue) error {
 		c.s.stats.leased.Add(uint64(len(res.Jobs)))
 		return c.answerJobs(form, res.Jobs)
 	}
+	var e *fsm.Error
 	switch {
+	case errors.As(err, &e) && e.Unknown:
+		return err // nobody knows whether something was handed out: never "not applied"
 	case gone != nil && isClosed(gone):
 		return c.goneProblem()
 	case err != nil:

@@ -164,6 +164,27 @@ func TestHangupAfterAnswer(t *testing.T) {
 	}
 }
 
+// TestHangupWithUnknownEnd proves that a dequeue whose replica cannot say what became
+// of it is never answered as not applied, though its client half-closed: the hand-out
+// may be in the log.
+func TestHangupWithUnknownEnd(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, Options{})
+	parked, over := make(chan struct{}), make(chan struct{})
+	f.answer = func(fsm.Op) (fsm.Result, error) {
+		close(parked)
+		<-over
+		return fsm.Result{}, &fsm.Error{Code: fsm.CodeCommitTimeout, Detail: "the node has stopped", Unknown: true}
+	}
+	c := dial(t, listen(t, s))
+	c.send(post(dequeueQ+"?wait=50s", ""))
+	<-parked
+	c.CloseWrite()
+	awaitHangup(t, s, c)
+	close(over)
+	wantProblem(t, c.receive("POST"), 504, "commit_timeout")
+}
+
 // TestHangupAfterPipelinedEnqueue proves that a hang-up takes back the
 // dequeue's answer and not the answers before it.
 func TestHangupAfterPipelinedEnqueue(t *testing.T) {

@@ -279,6 +279,26 @@ func (n *Node) end(err error) {
 	close(n.done)
 }
 
+// awaitEnd waits for the end of a request; false when its client left first, and the
+// core takes it back. A core that has ended takes nothing back: a hand-out may be in
+// the log, so then the request's own end tells what is known of it.
+func (n *Node) awaitEnd(r *request, gone <-chan struct{}) (ended bool) {
+	if gone == nil {
+		<-r.done
+		return true
+	}
+	select {
+	case <-r.done:
+		return true
+	case <-gone:
+	}
+	if n.box.post(hungup{r}) {
+		return false
+	}
+	<-r.done
+	return true
+}
+
 // Do submits op and blocks until it is committed and applied on this node; with
 // fast, on the leader, until it is appended. See httpapi.Replica.
 func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struct{}) (fsm.Result, error) {
@@ -287,15 +307,8 @@ func (n *Node) Do(op fsm.Op, fast bool, timeout time.Duration, gone <-chan struc
 	if err := n.submit(r); err != nil {
 		return fsm.Result{}, err
 	}
-	if gone == nil {
-		<-r.done
-	} else {
-		select {
-		case <-r.done:
-		case <-gone:
-			n.box.post(hungup{r})
-			return fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "the client left")
-		}
+	if !n.awaitEnd(r, gone) {
+		return fsm.Result{}, fsm.Refuse(fsm.CodeLeaving, "the client left")
 	}
 	res, err := r.res, r.err
 	if r.state == reqAnswered {

@@ -360,3 +360,23 @@ func TestBrokenCoreEndsProcess(t *testing.T) {
 type brokenOp struct{ *fsm.Enqueue }
 
 func (brokenOp) Kind() fsm.Kind { panic("the core is broken") }
+
+// TestGoneAfterTheEnd proves that a request whose client leaves when the core has
+// ended gets what the core knew of it: the core cannot take a hand-out back any more.
+func TestGoneAfterTheEnd(t *testing.T) {
+	n := &Node{box: newMailbox()}
+	gone := make(chan struct{})
+	close(gone)
+	r := &request{done: make(chan struct{}, 1)}
+	if n.awaitEnd(r, gone) {
+		t.Error("a living core takes it back, and this waited for its end")
+	}
+	n.box.close()
+	r.done <- struct{}{}
+	for range 20 { // whichever comes first
+		if !n.awaitEnd(r, gone) {
+			t.Error("the end was not waited for")
+		}
+		r.done <- struct{}{}
+	}
+}
