@@ -192,13 +192,18 @@ func (c *suiteClient) made(o *check.Op, a answer) {
 	}
 }
 
-// dequeue takes up to max jobs.
-func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, fast bool) *check.Op {
+// dequeue takes up to max jobs of a queue, and of more to its right.
+func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, fast bool, more ...string) *check.Op {
 	o := c.op(check.Dequeue, queue)
-	o.Max, o.Wait, o.Lease, o.Mark = max, wait, lease, fmt.Sprintf("m%d", c.w.load.marks.Add(1))
+	o.Max, o.Wait, o.Lease, o.Mark, o.More = max, wait, lease, fmt.Sprintf("m%d", c.w.load.marks.Add(1)), more
+	options := fmt.Sprintf("&max=%d&wait=%s&lease=%s&consumer=%s", max, wait, lease, o.Mark)
 	c.w.rec.Begin(o)
-	a, _ := c.send(o, "POST", fmt.Sprintf("/v1/queues/%s/dequeue%s", queue,
-		query(fast, fmt.Sprintf("&max=%d&wait=%s&lease=%s&consumer=%s", max, wait, lease, o.Mark))), nil, nil)
+	var a answer
+	if len(more) == 0 {
+		a, _ = c.send(o, "POST", "/v1/queues/"+queue+"/dequeue"+query(fast, options), nil, nil)
+	} else {
+		a, _ = c.send(o, "POST", "/v1/dequeue"+query(fast, options), encode(map[string][]string{"queues": append([]string{queue}, more...)}), jsonHeader)
+	}
 	if o.Outcome == check.OK && a.status != http.StatusNoContent {
 		var got struct {
 			Jobs []struct {

@@ -158,7 +158,11 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			if queue == poisonQueue && rng.IntN(3) == 0 {
 				queue = gravesQueue
 			}
-			o := c.dequeue(queue, 1+rng.IntN(12), time.Duration(rng.IntN(3))*100*time.Millisecond, lease, fast)
+			var more []string
+			if queue == hotQueue && rng.IntN(4) == 0 {
+				more = []string{keyedQueue, timedQueue}[rng.IntN(2):]
+			}
+			o := c.dequeue(queue, 1+rng.IntN(12), time.Duration(rng.IntN(3))*100*time.Millisecond, lease, fast, more...)
 			l.pace(o)
 			if len(o.Got) > 0 {
 				h := held{queue: queue}

@@ -156,11 +156,13 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 		if op.Kind != Dequeue {
 			continue
 		}
-		switch {
-		case op.Outcome == Unknown || op.Fast || op.Outcome == Failed && op.Wait > 0:
-			view(op.Queue).vague = append(view(op.Queue).vague, op)
-		case op.Outcome == OK && len(op.Got) == 0:
-			view(op.Queue).empties = append(view(op.Queue).empties, op)
+		for _, queue := range op.queues() {
+			switch v := view(queue); {
+			case op.Outcome == Unknown || op.Fast || op.Outcome == Failed && op.Wait > 0:
+				v.vague = append(v.vague, op)
+			case op.Outcome == OK && len(op.Got) == 0:
+				v.empties = append(v.empties, op)
+			}
 		}
 	}
 	for _, s := range jobs {

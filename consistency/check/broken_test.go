@@ -92,6 +92,15 @@ func TestBrokenStories(t *testing.T) {
 			w.next(&fsm.GiveBack{Items: []fsm.Item{r.Item()}})
 		}},
 
+		{"nothing in any queue, says an answer", "witness: false empty", func(w *whole) {
+			w.enqueue("r", "there")
+			o := w.op(Dequeue, "q")
+			o.More = []string{"r"}
+			w.end(o, uint64(len(w.log))+1)
+		}},
+		{"a dequeue of more jobs than were asked for", "witness: altered", func(w *whole) { w.second.Max = 1 }},
+		{"a dequeue of another queue in the log", "witness: altered", func(w *whole) { w.second.More = []string{"r"} }},
+		{"a dequeue for another time in the log", "witness: altered", func(w *whole) { w.second.Lease += second }},
 		{"lost, and in the log", "witness: fate", func(w *whole) {
 			o := w.op(Fate, "")
 			o.Mark, o.Code = w.a.Batch, "lost"
@@ -235,6 +244,27 @@ func TestLateUnknownInWindows(t *testing.T) {
 	r, _ := Witness(&s.h, s.log)
 	if windows, p := Linear(&s.h, "q", r); len(p) > 0 || windows[0].Skipped != "" {
 		t.Errorf("%v %+v", p, windows[0])
+	}
+}
+
+// A dequeue that was told that nothing came, or was refused, may hold a job that its
+// node could not give back.
+func TestUntoldInWindows(t *testing.T) {
+	for _, outcome := range []Outcome{OK, Failed} {
+		s := newStory(t)
+		o := s.op(Dequeue, "q")
+		o.Mark, o.Max, o.Lease, o.Wait = "untold", 1, 2*second, second
+		at := s.next(&fsm.Dequeue{Request: 700, Queues: []string{"q"}, Max: 1, LeaseMs: 2000, WaitMs: 1000, Consumer: "untold"})
+		s.enqueue("q", "a")
+		s.end(o, at)
+		o.Outcome = outcome
+		s.count("q")
+		r, _ := Witness(&s.h, s.log)
+		if windows, p := Linear(&s.h, "q", r); len(p) > 0 || windows[0].Skipped != "" {
+			t.Errorf("%v: %v %+v", outcome, p, windows[0])
+		}
+		_, p := Linear(&s.h, "q", nil)
+		wants(t, p, "linear")
 	}
 }
 

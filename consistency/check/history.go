@@ -72,7 +72,8 @@ type Op struct {
 	Queue string
 	Jobs  []Job // Enqueue: what was asked for
 	Made  []Made
-	Mark  string // Dequeue: the consumer
+	More  []string // Dequeue: queues to the right of Queue
+	Mark  string   // Dequeue: the consumer
 	Max   int
 	Wait  time.Duration
 	Lease time.Duration // Dequeue, Extend
@@ -89,6 +90,9 @@ type Op struct {
 func (o *Op) String() string {
 	return fmt.Sprintf("%v of client %d at %v on %s (called %v, index %d, %v)", o.Kind, o.Client, o.Node, o.names(), o.Call.Round(time.Microsecond), o.Index, o.Outcome)
 }
+
+// queues are those that a dequeue asks, left to right.
+func (o *Op) queues() []string { return append([]string{o.Queue}, o.More...) }
 
 // written tells whether the op is a write with an entry of its own.
 func (o *Op) written() bool {

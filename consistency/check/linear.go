@@ -32,11 +32,11 @@ func (w *Window) Timeline(to io.Writer) error { return w.html(to) }
 // than the run; all strong.
 //
 // What an unknown outcome may have done makes too many cases, so the log says what
-// it did, if anything, and by when: see Replay. A dequeue that passed jobs on, for
-// its client was gone or told that nothing came, counts as one that took them and
-// gave them back. What happened behind all that was answered is left out: nobody saw
-// it, and leases may be over by then. Without a replay a window with such operations is
-// skipped.
+// it did, if anything, and by when: see Replay. A dequeue that was handed jobs which its
+// answer does not show, for its client was gone or told that nothing came, counts as
+// one that took them, and gave them back if it did. What happened behind all that was
+// answered is left out: nobody saw it, and leases may be over by then. Without a replay
+// a window with such operations is skipped.
 func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Problem) {
 	byQueue := map[string][]*Op{}
 	var order []string
@@ -89,11 +89,11 @@ func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Output: op, Call: int64(op.Call), Return: int64(op.Ret)})
 	}
 	for _, op := range ops {
-		if op.Outcome == Failed {
-			continue
-		}
-		if op.Outcome == OK && !r.passedOn(op) {
+		switch untold := r.untold(op); {
+		case op.Outcome == OK && !untold:
 			add(op)
+			continue
+		case op.Outcome == Failed && !untold:
 			continue
 		}
 		did, ok := []*Op(nil), r != nil

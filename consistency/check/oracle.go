@@ -95,6 +95,9 @@ type oDequeue struct {
 	parked bool
 	jobs   []oGrant
 	at     int64 // entry of the hand-out
+	queues []string
+	max    int
+	lease  int64
 }
 
 type oGrant struct {

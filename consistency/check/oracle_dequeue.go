@@ -17,7 +17,7 @@ func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
 	d := o.dequeues[op.Consumer]
 	switch {
 	case d == nil:
-		d = &oDequeue{index: o.index, origin: h.Origin}
+		d = &oDequeue{index: o.index, origin: h.Origin, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
 		o.dequeues[op.Consumer] = d
 	case d.origin == h.Origin || d.again:
 		return fmt.Errorf("the dequeue marked %q took effect twice", op.Consumer)

@@ -48,17 +48,19 @@ func (r *Replay) by(index int64) time.Duration {
 	return r.proofs[i].ret
 }
 
-// passedOn tells whether a dequeue was handed jobs and gave them back: its client had
-// left, or had been told that nothing came.
-func (r *Replay) passedOn(op *Op) bool {
-	if r == nil || op.Kind != Dequeue || r.o.dequeues[op.Mark] == nil {
+// untold tells whether a dequeue was handed jobs of which its answer says nothing: its
+// client had left or was told that nothing came, and the jobs were given back, or the
+// node ended before it could.
+func (r *Replay) untold(op *Op) bool {
+	if r == nil || op.Kind != Dequeue {
 		return false
 	}
-	return slices.ContainsFunc(r.o.dequeues[op.Mark].jobs, func(g oGrant) bool { return g.back })
+	d := r.o.dequeues[op.Mark]
+	return d != nil && len(d.jobs) > 0 && (len(op.Got) == 0 || slices.ContainsFunc(d.jobs, func(g oGrant) bool { return g.back }))
 }
 
-// resolve says what an operation of unknown outcome did, or a dequeue that passed
-// jobs on: nothing, or one or two operations whose answers and times the log gives.
+// resolve says what an operation of unknown outcome did, or a dequeue with untold
+// jobs: nothing, or one or two operations whose answers and times the log gives.
 // ok is false when it cannot be told.
 func (r *Replay) resolve(op *Op) (did []*Op, ok bool) {
 	switch op.Kind {

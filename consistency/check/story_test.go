@@ -268,6 +268,19 @@ func TestGoodStories(t *testing.T) {
 			}
 			s.dequeue("t", 1)
 		},
+		"several queues": func(s *story) {
+			s.enqueue("r", "right")
+			s.enqueue("l", "left")
+			o := s.op(Dequeue, "l")
+			o.More, o.Mark, o.Max, o.Lease = []string{"r"}, "both", 3, 2*second
+			index := s.next(&fsm.Dequeue{Request: 600, Queues: []string{"l", "r"}, Max: 3, LeaseMs: 2000, Consumer: "both"})
+			s.got(o, index)
+			s.end(o, index)
+			if len(o.Got) != 2 || o.Got[0].Body != "left" {
+				t.Errorf("%+v", o.Got)
+			}
+			s.settle(Ack, o, 0)
+		},
 		"a shorter lease": func(s *story) {
 			s.enqueue("t", "x")
 			d := s.dequeue("t", 1)

@@ -91,9 +91,11 @@ func (w *witness) reads(index uint64) {
 			if w.o.dequeues[op.Mark] != nil {
 				continue
 			}
-			w.o.look([]string{op.Queue})
-			if j := w.o.next(w.o.queue(op.Queue)); j != nil {
-				w.add("witness: false empty", "%v found nothing, where %.40q was ready", op, j.body)
+			w.o.look(op.queues())
+			for _, queue := range op.queues() {
+				if j := w.o.next(w.o.queue(queue)); j != nil {
+					w.add("witness: false empty", "%v found nothing, where %.40q was ready", op, j.body)
+				}
 			}
 		case Peek:
 			w.peek(op)
@@ -245,6 +247,10 @@ func (w *witness) lostFast(op *Op) {
 
 func (w *witness) dequeue(op *Op) {
 	d := w.o.dequeues[op.Mark]
+	if d != nil && (!slices.Equal(d.queues, op.queues()) || d.max != max(1, op.Max) || d.lease != op.Lease.Milliseconds()) {
+		w.add("witness: altered", "%v stands in entry %d for up to %d of %v, for %d ms", op, d.index, d.max, d.queues, d.lease)
+		return
+	}
 	if op.Outcome != OK {
 		return // nothing of it, or handed out and lost on the way: the lease ends it
 	}
