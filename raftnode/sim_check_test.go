@@ -21,9 +21,10 @@ const (
 	opExtend
 	opRead
 	opGiveBack
+	opSide
 )
 
-var opNames = [...]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "read", "give-back"}
+var opNames = [...]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "read", "give-back", "side"}
 
 func (k opKind) String() string { return opNames[k] }
 
@@ -52,6 +53,7 @@ type simOp struct {
 	outcome  outcome
 	left     bool            // its client hung up
 	counts   []fsm.QueueInfo // of a read
+	messages uint64          // the same, of the topic
 	ended    func(*simOp)
 
 	fast     *fastPromise // answered at the leader's append
@@ -255,7 +257,7 @@ func (c *checker) checkOK(o *simOp, res *fsm.Result) {
 		if o.effectAt != res.Position.Index {
 			w.failf("%v is answered at index %d, but its effect is in entry %d", o, res.Position.Index, o.effectAt)
 		}
-		if res.Code != o.result.Code || !slices.Equal(res.Items, o.result.Items) {
+		if res.Code != o.result.Code || !slices.Equal(res.Items, o.result.Items) || !sameSide(res, o.result) {
 			w.failf("%v has result %+v, the log's replay %+v", o, res, o.result)
 		}
 	case len(res.Jobs) > 0:
@@ -267,6 +269,9 @@ func (c *checker) checkOK(o *simOp, res *fsm.Result) {
 		}
 		for _, q := range op.Queues {
 			k := slices.Index(c.queues, q)
+			if k < 0 {
+				continue // one of the side's
+			}
 			if e.counts[k].Ready > 0 || e.plain[k] > 0 {
 				w.failf("%v found nothing at index %d, but %d jobs are ready in %s", o, res.Position.Index, e.counts[k].Ready, q)
 			}
@@ -351,6 +356,9 @@ func (c *checker) readDone(n *simNode, r *read) {
 	e := c.position(o, r.pos)
 	if r.how.Age && r.age >= 0 {
 		c.checkAge(o, r)
+	}
+	if o.messages != e.messages {
+		w.failf("%v sees %d messages at index %d, the log's replay has %d", o, o.messages, r.pos.Index, e.messages)
 	}
 	for k := range e.counts {
 		if e.counts[k] != o.counts[k] {

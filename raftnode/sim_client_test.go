@@ -87,6 +87,8 @@ func (c *simClient) next() {
 		c.dequeue(n, timeout)
 	case r.Float64() < w.opt.reads:
 		c.read(n, timeout)
+	case w.opt.side > 0 && r.Float64() < w.opt.side:
+		c.side(n, timeout)
 	case r.IntN(30) == 0 && len(c.old) > 0:
 		c.settle(n, timeout, nil)
 	case len(w.check.jobs)-w.acked() > 60:
@@ -104,7 +106,7 @@ func (w *world) acked() int { return w.check.refTotalsAcked() }
 func (c *simClient) send(o *simOp, n *simNode, op fsm.Op, timeout int64) *simOp {
 	w := c.w
 	o.client, o.node, o.life, o.op = c.id, n, n.life, op
-	fast := o.kind != opGiveBack && !c.drain && w.clientRand.Float64() < w.opt.fast
+	fast := o.kind != opGiveBack && o.kind != opSide && !c.drain && w.clientRand.Float64() < w.opt.fast
 	o.req = &request{op: op, fast: fast, timeout: timeout, bytes: fsm.Size(op), done: make(chan struct{}, 1)}
 	n.open[o.req] = o
 	n.reqs = append(n.reqs, o.req)
@@ -164,7 +166,10 @@ func (c *simClient) enqueue(n *simNode, timeout int64) {
 	c.send(o, n, op, timeout)
 }
 
-func (c *simClient) dequeue(n *simNode, timeout int64) {
+func (c *simClient) dequeue(n *simNode, timeout int64) { c.dequeueFrom(n, timeout, nil) }
+
+// dequeueFrom takes jobs of certain queues, without a wait; of any if there are none.
+func (c *simClient) dequeueFrom(n *simNode, timeout int64, queues []string) {
 	w, r := c.w, c.w.clientRand
 	opt := &w.opt
 	o := c.op(opDequeue)
@@ -180,6 +185,9 @@ func (c *simClient) dequeue(n *simNode, timeout int64) {
 	if r.Float64() < opt.waits {
 		op.WaitMs = between(r, 20, 3000)
 	}
+	if queues != nil {
+		op.Queues, op.WaitMs = queues, 0
+	}
 	cut := 0 // answers that are not read
 	if c.drain {
 		op.Max = 10
@@ -188,6 +196,9 @@ func (c *simClient) dequeue(n *simNode, timeout int64) {
 			op.Queues = append(op.Queues, simQueue(i))
 		}
 		op.WaitMs = 200 * int64(r.IntN(2))
+		if opt.side > 0 && r.IntN(2) == 0 {
+			op.Queues, op.WaitMs = []string{sideDead, sideQueue}, 0
+		}
 	} else if r.Float64() < opt.hangups {
 		if cut = 1 + r.IntN(4); cut == 4 {
 			// Gone at some moment, seen at once.
@@ -349,6 +360,8 @@ func (c *simClient) sendRead(o *simOp, n *simNode, minIndex uint64, timeout int6
 			q, _ := m.Queue(name)
 			o.counts = append(o.counts, q)
 		}
+		t, _ := m.Topic(sideTopic)
+		o.messages = t.Next
 	}
 	if o.ended == nil {
 		o.ended = func(*simOp) { c.soon() }

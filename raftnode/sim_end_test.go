@@ -38,6 +38,7 @@ func (c *checker) final() {
 			if code == fsm.CodeOK {
 				w.failf("job %v was acked in entry %d and is still there", key, j.ackedAt)
 			}
+		case j.side != nil && (j.side.loose || code == fsm.CodeOK && info.State == "dead"):
 		case j.expires != 0 && now >= j.expires:
 		case code != fsm.CodeOK:
 			w.failf("job %v of %v, entry %d, is lost: neither acked nor there (%v)", key, j.op, j.index, code)
@@ -68,6 +69,7 @@ func (c *checker) final() {
 		}
 	}
 	c.finalPromises()
+	c.finalSide()
 	hash := ref.Hash()
 	c.finalMembers()
 	for _, n := range w.live() {

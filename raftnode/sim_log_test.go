@@ -2,7 +2,6 @@ package raftnode
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -23,6 +22,7 @@ type logEntry struct {
 	results  []fsm.Result // of its ops, for its origin
 	handouts map[uint64][]fsm.Handout
 	counts   []fsm.QueueInfo // of the client queues, afterwards
+	messages uint64          // of the topic, afterwards
 	plain    []int           // jobs of each queue that certainly are ready: never granted, no delay, no TTL
 }
 
@@ -47,6 +47,7 @@ type logChecker struct {
 	fast     *logEntry
 	seq      int
 	empties  []emptyAnswer // of the entry at hand
+	side     sideModel
 }
 
 type emptyAnswer struct {
@@ -89,6 +90,7 @@ type modelJob struct {
 	ackedAt  uint64
 	received int // by clients
 	backs    int // hand-outs undone
+	side     *sideJob
 }
 
 type modelGrant struct {
@@ -119,7 +121,7 @@ type modelWaiter struct {
 
 func newLogChecker(w *world) logChecker {
 	l := logChecker{w: w, stamps: map[[2]uint64]int64{}, sessions: map[uint64]*modelSession{}, jobs: map[fsm.Key]*modelJob{},
-		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}}
+		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}, side: sideModel{dedup: map[string]sideDedup{}}}
 	for _, m := range w.members {
 		l.refs = append(l.refs, fsm.New(w.members))
 		l.origins = append(l.origins, m.ID)
@@ -231,6 +233,7 @@ func (l *logChecker) replay(e *pb.Entry) {
 		l.checkTime(i, le, h, before)
 		l.judge(i, le, h, ops, effect)
 	}
+	le.messages = uint64(len(l.side.bodies))
 	le.plain = make([]int, len(l.queues))
 	for q, name := range l.queues {
 		for p := range uint8(10) {
@@ -394,6 +397,8 @@ func (l *logChecker) settling(i uint64, le *logEntry, h fsm.BatchHeader, op fsm.
 		l.settled(i, le, op.Items, res, opExtend)
 	case *fsm.GiveBack:
 		l.settled(i, le, op.Items, res, opGiveBack)
+	case *fsm.Keyed:
+		l.keyed(i, le, h, op, res)
 	}
 }
 
@@ -447,18 +452,23 @@ func sameJob(a, b *fsm.NewJob) bool {
 }
 
 func (l *logChecker) settled(i uint64, le *logEntry, items []fsm.Item, res *fsm.Result, kind opKind) {
-	w := l.w
 	if kind != opGiveBack {
-		w.check.effect(w.check.opOfMark(items[0].Error), i, le.header(), res)
+		l.w.check.effect(l.w.check.opOfMark(items[0].Error), i, le.header(), res)
 	}
+	l.settledItems(i, le, items, res, kind)
+}
+
+func (l *logChecker) settledItems(i uint64, le *logEntry, items []fsm.Item, res *fsm.Result, kind opKind) {
+	w := l.w
 	for k := range items {
 		it, r := &items[k], &res.Items[k]
 		j := l.jobs[it.Key]
 		if j == nil {
 			w.failf("entry %d: item names job %v, which nobody enqueued", i, it.Key)
 		}
+		loose := j.side != nil && j.side.loose // a cancelled one may still be leased
 		if r.Code != fsm.CodeOK || r.Already {
-			if r.Already && !j.acked {
+			if r.Already && !j.acked && !loose { // deleted by its id is as good as acked
 				w.failf("entry %d: job %v is said to be acked, and is not", i, it.Key)
 			}
 			if r.Code == fsm.CodeLeaseLost {
@@ -472,7 +482,7 @@ func (l *logChecker) settled(i uint64, le *logEntry, items []fsm.Item, res *fsm.
 		if it.Grant != j.grant || j.fact == nil || j.fact.back || it.Tag != j.fact.d.Tag {
 			w.failf("entry %d: %v with receipt %d of job %v took effect, but the last grant is %d", i, kind, it.Grant, it.Key, j.grant)
 		}
-		if kind != opAck && kind != opGiveBack && !j.leased {
+		if kind != opAck && kind != opGiveBack && !j.leased && !loose {
 			w.failf("entry %d: %v of job %v took effect, but its lease was given up", i, kind, it.Key)
 		}
 		if (kind == opNack || kind == opRelease || kind == opExtend) && le.pos.TimeMs >= j.untilMs {
@@ -488,6 +498,11 @@ func (l *logChecker) settled(i uint64, le *logEntry, items []fsm.Item, res *fsm.
 			j.leased = false
 			if it.DelayMs > 0 {
 				j.notMs, j.notTrue, j.wait = le.pos.TimeMs+it.DelayMs, le.stamped+it.DelayMs*1e6, it.DelayMs*1e6
+			}
+			if j.side != nil {
+				if j.side.fails++; r.Dead {
+					j.notMs, j.notTrue = 0, 0 // as a dead letter it is ready at once
+				}
 			}
 		case opRelease:
 			j.leased = false
@@ -510,170 +525,4 @@ func (l *logChecker) settled(i uint64, le *logEntry, items []fsm.Item, res *fsm.
 func (le *logEntry) header() fsm.BatchHeader {
 	h, _ := fsm.ReadBatchHeader(le.data)
 	return h
-}
-
-func (l *logChecker) dequeued(i uint64, le *logEntry, h fsm.BatchHeader, op *fsm.Dequeue, res *fsm.Result, granted []*modelJob) []*modelJob {
-	w := l.w
-	o := w.check.opOfMark(op.Consumer)
-	w.check.effect(o, i, h, res)
-	o.epoch, o.request = h.Epoch, op.Request
-	if res.Parked {
-		l.waiters = append(l.waiters, &modelWaiter{op: o, origin: h.Origin, epoch: h.Epoch, request: op.Request, index: i, deadline: le.pos.TimeMs + op.WaitMs, queues: op.Queues, max: int(op.Max)})
-		return granted
-	}
-	if len(res.Jobs) == 0 {
-		l.empties = append(l.empties, emptyAnswer{o, op.Queues})
-	}
-	return l.granting(i, le, o, h.Origin, op.Queues, int(op.Max), res.Jobs, granted)
-}
-
-// checkEmpty fails answers "nothing there" of entry i when there certainly was
-// something from before it until after it.
-func (l *logChecker) checkEmpty(i uint64) {
-	for _, e := range l.empties {
-		for _, q := range e.queues {
-			for p := range uint8(10) {
-				if list := l.waitingJobs(q, p); len(list) > 0 && list[0].index < i {
-					l.w.failf("entry %d: %v found nothing, but job %v of entry %d is in %s", i, e.op, list[0].key, list[0].index, q)
-				}
-			}
-		}
-	}
-	l.empties = l.empties[:0]
-}
-
-func (l *logChecker) handedOut(i uint64, le *logEntry, origin uint64, ho fsm.Handout, granted []*modelJob) []*modelJob {
-	w := l.w
-	at := slices.IndexFunc(l.waiters, func(v *modelWaiter) bool { return v.origin == origin && v.request == ho.Request })
-	if at < 0 {
-		w.failf("entry %d: jobs handed to request %d of %x, which does not wait", i, ho.Request, origin)
-	}
-	v := l.waiters[at]
-	s := l.sessions[origin]
-	if s.away && s.awayTouched != i {
-		w.failf("entry %d: jobs handed to request %d of %x, which is away", i, ho.Request, origin)
-	}
-	l.waiters = slices.Delete(l.waiters, at, at+1)
-	w.stats.Handouts++
-	// The oldest first: nobody who waited longer for one of these queues may
-	// still wait when the entry is over, unless its node is or was away.
-	for k := range ho.Result.Jobs {
-		q := ho.Result.Jobs[k].Queue
-		for _, older := range l.waiters[:at] {
-			if so := l.sessions[older.origin]; !older.gone && !so.away && so.awayTouched != i && slices.Contains(older.queues, q) && !l.servedIn(le, older) {
-				w.failf("entry %d: %v was handed a job of %s before %v, which has waited longer", i, v.op, q, older.op)
-			}
-		}
-	}
-	return l.granting(i, le, v.op, origin, v.queues, v.max, ho.Result.Jobs, granted)
-}
-
-func (l *logChecker) servedIn(le *logEntry, v *modelWaiter) bool {
-	return slices.ContainsFunc(le.handouts[v.origin], func(h fsm.Handout) bool { return h.Request == v.request })
-}
-
-// granting takes hand-outs of one entry to one request.
-func (l *logChecker) granting(i uint64, le *logEntry, o *simOp, origin uint64, queues []string, most int, jobs []fsm.Delivered, granted []*modelJob) []*modelJob {
-	w := l.w
-	if len(jobs) > max(most, 1) {
-		w.failf("entry %d: %v was handed %d jobs", i, o, len(jobs))
-	}
-	for k := range jobs {
-		d := &jobs[k]
-		j := l.jobs[d.ID.Key]
-		if j == nil {
-			w.failf("entry %d: %v was handed job %v, which nobody enqueued", i, o, d.ID)
-		}
-		if d.Queue != j.job.Queue || d.Body != string(j.job.Body) || d.Priority != j.job.Priority || !slices.Equal(d.Headers, j.job.Headers) || !slices.Contains(queues, d.Queue) {
-			w.failf("entry %d: %v was handed job %v with another queue, body, header or priority", i, o, d.ID)
-		}
-		switch {
-		case j.acked:
-			w.failf("entry %d: %v was handed job %v, which entry %d acked", i, o, d.ID, j.ackedAt)
-		case d.Grant != j.grant+1:
-			w.failf("entry %d: %v was handed job %v with grant %d after %d", i, o, d.ID, d.Grant, j.grant)
-		case le.pos.TimeMs < j.notMs:
-			w.failf("entry %d: %v was handed job %v %d ms before its delay was over", i, o, d.ID, j.notMs-le.pos.TimeMs)
-		case j.notTrue != 0 && le.stamped < j.notTrue-tolerance(j.wait):
-			w.failf("entry %d: %v was handed job %v %s of true time before its delay of %s was over", i, o, d.ID, ms(j.notTrue-le.stamped), ms(j.wait))
-		case j.expires != 0 && le.pos.TimeMs >= j.expires:
-			w.failf("entry %d: %v was handed job %v after its TTL", i, o, d.ID)
-		case j.leased && le.pos.TimeMs < j.untilMs:
-			w.failf("entry %d: two leases on job %v: %v was handed it while grant %d lives %d ms more", i, d.ID, o, j.grant, j.untilMs-le.pos.TimeMs)
-		case j.leased && le.stamped < j.since+j.lease-tolerance(j.lease):
-			w.failf("entry %d: two leases on job %v in true time: grant %d of %s was %s old", i, d.ID, j.grant, ms(j.lease), ms(le.stamped-j.since))
-		case j.job.AtMostOnce && j.granted && !j.fact.back:
-			w.failf("entry %d: at-most-once job %v is handed out again", i, d.ID)
-		case d.Fence != i:
-			w.failf("entry %d: job %v handed out with fence %d", i, d.ID, d.Fence)
-		case int(d.Deliveries) != int(d.Grant)-j.backs:
-			w.failf("entry %d: job %v says %d deliveries, grant %d, %d given back", i, d.ID, d.Deliveries, d.Grant, j.backs)
-		}
-		lease := o.op.(*fsm.Dequeue).LeaseMs
-		if lease <= 0 {
-			lease = j.job.LeaseMs
-		}
-		if lease <= 0 {
-			lease = fsm.LeaseDefault
-		}
-		if d.LeaseUntil != le.pos.TimeMs+lease {
-			w.failf("entry %d: %v was handed job %v until %d, not %d", i, o, d.ID, d.LeaseUntil, le.pos.TimeMs+lease)
-		}
-		if !j.granted {
-			granted = append(granted, j)
-		}
-		f := &grantFact{index: i, op: o, origin: origin, d: *d}
-		j.granted, j.leased, j.grant, j.fact = true, true, d.Grant, f
-		j.untilMs, j.lease, j.since = d.LeaseUntil, lease*1e6, le.stamped
-		j.notMs, j.notTrue = 0, 0
-		l.grants[modelGrant{d.ID.Key, d.Grant}] = f
-	}
-	// In one answer: queues as asked for, then priority, then enqueue order.
-	if !slices.IsSortedFunc(jobs, func(a, b fsm.Delivered) int {
-		return cmp.Or(cmp.Compare(slices.Index(queues, a.Queue), slices.Index(queues, b.Queue)), cmp.Compare(b.Priority, a.Priority),
-			cmp.Compare(l.jobs[a.ID.Key].seq, l.jobs[b.ID.Key].seq))
-	}) {
-		w.failf("entry %d: %v was handed jobs out of order", i, o)
-	}
-	return granted
-}
-
-// checkOrder: first deliveries follow enqueue order within a priority, and no
-// higher priority is passed over.
-func (l *logChecker) checkOrder(i uint64, granted []*modelJob) {
-	for _, j := range granted {
-		for p := j.job.Priority; p < 10; p++ {
-			for _, x := range l.waitingJobs(j.job.Queue, p) {
-				if x.granted {
-					continue
-				}
-				if x.seq < j.seq || x.index < i && p > j.job.Priority {
-					l.w.failf("entry %d: job %v of entry %d, priority %d, was handed out before job %v of entry %d, priority %d, both in %s", i, j.key, j.index, j.job.Priority, x.key, x.index, p, j.job.Queue)
-				}
-				break
-			}
-		}
-	}
-}
-
-// checkWaiters: nobody waits for what is there, and the machine knows the same
-// waiters as the model.
-func (l *logChecker) checkWaiters(i uint64, le *logEntry) {
-	n := map[uint64]int{}
-	for _, v := range l.waiters {
-		n[v.origin]++
-		if l.sessions[v.origin].away {
-			continue
-		}
-		for _, q := range v.queues {
-			if k := slices.Index(l.queues, q); le.counts[k].Ready > 0 {
-				l.w.failf("entry %d: %v waits for %s, where %d jobs are ready", i, v.op, q, le.counts[k].Ready)
-			}
-		}
-	}
-	for _, id := range l.origins {
-		if s, ok := l.refs[0].Session(id); ok && s.Waiters != n[id] {
-			l.w.failf("entry %d: node %x has %d waiters, the model %d", i, id, s.Waiters, n[id])
-		}
-	}
 }

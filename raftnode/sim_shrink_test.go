@@ -39,6 +39,7 @@ var simOff = []struct {
 	{"stall", func(o *simOptions) { o.stall = 0 }},
 	{"partial", func(o *simOptions) { o.partial = 0 }},
 	{"snapstall", func(o *simOptions) { o.snapStall = 0 }},
+	{"side", func(o *simOptions) { o.side = 0 }},
 	{"edges", func(o *simOptions) { o.edges = 0 }},
 	{"wire", func(o *simOptions) { o.wire = false }},
 	{"epochs", func(o *simOptions) { o.sameEpochs = false }},

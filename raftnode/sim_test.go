@@ -237,6 +237,7 @@ func (s simStats) vacuous(t *testing.T) {
 		{"node that joined", s.Joins}, {"member removed", s.Removals}, {"leader removed", s.LeaderRemovals}, {"removed node that knows", s.Retired},
 		{"node with a lost disk", s.Wiped}, {"leadership moved as asked", s.Moves}, {"removal refused for the quorum", s.QuorumRefusals},
 		{"write under way at a crash", s.LostTails}, {"failed sync", s.DiskErrors}, {"log found damaged", s.Rotten}, {"snapshot that came twice", s.SnapTwice}, {"job settled as its lease ends", s.Edges},
+		{"refusal of a side op", s.SideRefused}, {"transaction", s.SideTx}, {"hand-out of a side job", s.SideGrants}, {"dead letter", s.DeadLetters},
 		{"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
 	} {
 		if f.n == 0 {

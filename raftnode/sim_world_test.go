@@ -51,6 +51,7 @@ type simStats struct {
 	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                  int
 	Joins, Removals, LeaderRemovals, Retired, Wiped, Moves, QuorumRefusals            int
 	Faults, DiskErrors, Rotten, SnapTwice, Edges                                      int
+	Side, SideRefused, SideTx, SideGrants, DeadLetters                                int
 	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
 	VirtualMs                                                                         int64
 }
@@ -102,6 +103,7 @@ type simOptions struct {
 	eager               bool    // most ops are fast and go to the leader: nobody waits for what it appends
 	waits               float64
 	hangups             float64
+	side                float64 // of operations are of the side's: topics, transactions, groups, pauses, ...
 	edges               float64 // of jobs are settled in the moment in which their lease ends
 	reads               float64
 	timeoutMax          int64
@@ -181,6 +183,7 @@ func drawOptions(seed uint64, ops int) simOptions {
 	}
 	pick(&o.edges, 0.4)
 	pick(&o.snapStall, 0.5)
+	pick(&o.side, 0.3)
 	return o
 }
 
