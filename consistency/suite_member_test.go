@@ -47,7 +47,7 @@ func (w *world) idOf(i int) (id string) {
 func (w *world) voter(i int, had string) {
 	w.t.Helper()
 	n := w.c.Nodes[i]
-	w.eventually(40*time.Second, n.Name+" is a voter under a new id", func() bool {
+	w.eventually(20*time.Second, n.Name+" is a voter under a new id", func() bool {
 		id, role, alive, ok := w.member(n.Name)
 		return ok && role == "voter" && alive && id != had
 	})
