@@ -48,17 +48,17 @@ var seededBugs = []seededBug{
 	{"messages-overwritten", "two copies of a topic append to the same memory", blockFutures},
 
 	// What a restart or an installed snapshot forgets.
-	{"dedup-not-in-snapshot", "dedup ids", blockMachine},
-	{"idempotency-not-in-snapshot", "idempotency keys with their results", blockMachine},
-	{"batch-number-not-in-snapshot", "how far a node's batches are applied", blockMachine},
-	{"fate-not-in-snapshot", "what became of the batches of a node's earlier starts", blockMachine},
-	{"away-not-in-snapshot", "that a node's waiters are passed over", blockMachine},
-	{"waiters-not-in-snapshot", "consumers that wait", blockMachine},
-	{"acked-ids-not-in-snapshot", "which jobs were acked", blockMachine},
-	{"failures-not-in-snapshot", "how often a job failed", blockMachine},
-	{"delay-lost-by-restart", "when a delayed job is ready", blockMachine},
-	{"cursor-not-in-snapshot", "a topic's cursors", blockTopics},
-	{"offsets-used-again", "where the offsets of a purged topic go on", blockTopics},
+	{"dedup-not-in-snapshot", "a restart forgets dedup ids", blockMachine},
+	{"idempotency-not-in-snapshot", "a restart forgets idempotency keys with their results", blockMachine},
+	{"batch-number-not-in-snapshot", "a restart forgets how far a node's batches are applied", blockMachine},
+	{"fate-not-in-snapshot", "a restart forgets what became of the batches of a node's earlier starts", blockMachine},
+	{"away-not-in-snapshot", "a restart forgets that a node's waiters are passed over", blockMachine},
+	{"waiters-not-in-snapshot", "a restart forgets consumers that wait", blockMachine},
+	{"acked-ids-not-in-snapshot", "a restart forgets which jobs were acked", blockMachine},
+	{"failures-not-in-snapshot", "a restart forgets how often a job failed", blockMachine},
+	{"delay-lost-by-restart", "a restart forgets when a delayed job is ready", blockMachine},
+	{"cursor-not-in-snapshot", "a restart forgets a topic's cursors", blockTopics},
+	{"offsets-used-again", "a restart forgets where the offsets of a purged topic go on", blockTopics},
 
 	// The replica: what is answered, and when.
 	{"strong-answered-at-append", "a strong request is answered when the leader has appended it", blockSimulator},
