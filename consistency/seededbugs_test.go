@@ -7,7 +7,7 @@ var (
 	blockFutures   = &seededBlock{pkg: "./fsm", run: "TestTopicTwoFutures", title: "two copies that go on apart, `fsm`"}
 	blockScripts   = &seededBlock{pkg: "./fsm", run: "TestScripts", title: "scripts, `fsm`"}
 	blockSimulator = &seededBlock{pkg: "./raftnode", run: "TestSim$", title: "simulator", seeds: 600}
-	blockStories   = &seededBlock{pkg: "./raftnode", run: "Leader|Voter|ReadIndex|ReadBeside|Waiters|Remov|Outage|RefusedProposal|BootCounter", title: "stories in the simulator's world"}
+	blockStories   = &seededBlock{pkg: "./raftnode", run: "Leader|Voter|ReadIndex|ReadBeside|Waiters|Remov|Outage|RefusedProposal|BootCounter|AppendsWritten", title: "stories in the simulator's world"}
 	blockNodes     = &seededBlock{pkg: "./raftnode", run: "TestCopies|TestWipedFirstMember", title: "nodes with sockets, `raftnode`"}
 	blockLog       = &seededBlock{pkg: "./wal", run: ".", title: "damaged files, `wal`"}
 	blockSnapshot  = &seededBlock{pkg: "./snapshot", run: ".", title: "damaged files, `snapshot`"}
@@ -102,7 +102,7 @@ var seededBugs = []seededBug{
 	{"entries-confirmed-before-fsync", "a follower confirms entries before they are on its disk", blockSimulator},
 	{"vote-not-written", "a vote is given before it is on the disk", blockSimulator},
 	{"hard-state-before-entries", "a commit index is written before its entries", blockSimulator},
-	{"appends-as-one-slice", "appends that were written together go into raft's storage as one", blockSimulator},
+	{"appends-as-one-slice", "appends that were written together go into raft's storage as one", blockStories},
 	{"snapshot-of-what-may-be-lost", "a leader's snapshot holds what is not committed", blockSimulator},
 	{"snapshot-index-off-by-one", "a snapshot says that it is one entry older than it is", blockSimulator},
 	{"log-let-go-too-early", "the log reaches back to the newest snapshot alone", blockSimulator},
