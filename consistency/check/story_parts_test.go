@@ -158,7 +158,7 @@ type parts struct {
 	appended, more, page, fast, tail       *Op // topic t
 	created, moved, refused, position      *Op // cursor c of t
 	trimmed, old                           *Op // topic short, that keeps 2
-	work, tx, aborted, step, after         *Op // transactions
+	work, tx, aborted, step                *Op // transactions
 	one, two, first, ack, second           *Op // group g
 	out, nothing, in, turned, on, got      *Op // queue p, paused
 	poison, fail, last, grave, seen, again *Op // queue bad, of one failure

@@ -113,20 +113,20 @@ func (w *witness) tx(op *Op) {
 }
 
 // key is what the log holds of an operation that has no mark of its own.
-func (op *Op) key() string {
-	switch op.Kind {
+func (o *Op) key() string {
+	switch o.Kind {
 	case Commit:
-		t := &op.Topics[0]
+		t := &o.Topics[0]
 		return cursorKey(t.Topic, t.Cursor, t.Offset, t.IfMatch, t.Create)
 	case Pause:
-		return pauseKey(op.Queue, op.Paused.In, op.Paused.Out, op.Paused.UntilMs)
+		return pauseKey(o.Queue, o.Paused.In, o.Paused.Out, o.Paused.UntilMs)
 	case Redrive:
-		return redriveKey(op.Queue, op.Max)
+		return redriveKey(o.Queue, o.Max)
 	case Configure:
-		if op.Config.Topic != "" {
-			return topicKey(op.Config.Topic, op.Config.MaxCount)
+		if o.Config.Topic != "" {
+			return topicKey(o.Config.Topic, o.Config.MaxCount)
 		}
-		return configKey(op.Queue, op.Config.MaxFailures, op.Config.DeadLetter)
+		return configKey(o.Queue, o.Config.MaxFailures, o.Config.DeadLetter)
 	}
 	return ""
 }
@@ -282,10 +282,10 @@ func (w *witness) fate(op *Op) {
 }
 
 // names is what an operation is about.
-func (op *Op) names() string {
-	name := op.Queue
-	for i := range op.Topics {
-		name = cmp.Or(name, fmt.Sprintf("topic %s %s", op.Topics[i].Topic, op.Topics[i].Cursor))
+func (o *Op) names() string {
+	name := o.Queue
+	for i := range o.Topics {
+		name = cmp.Or(name, fmt.Sprintf("topic %s %s", o.Topics[i].Topic, o.Topics[i].Cursor))
 	}
 	return name
 }
