@@ -34,6 +34,7 @@ func (c *core) answerFast(a *fsm.Applied) (all bool) {
 		if flag != 0 {
 			b.marks = append(b.marks, mark{b.at[i], flag})
 		}
+		c.outbox.soon = c.outbox.soon || !adds(r.op)
 		res.Fast = r.fast
 		res.Batch = fsm.BatchRef{Node: a.Header.Origin, Epoch: a.Header.Epoch, Number: a.Header.Number}
 		c.stats.fast++

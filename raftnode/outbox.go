@@ -9,8 +9,8 @@ import (
 
 // outbox is what is to go to the log writer and to the peers. It leaves at the
 // end of the turn, with one exception: while a leader has only entries under way
-// whose requests are all answered, nobody waits for it, and it is kept for up to
-// holdNs, and so are proposals (see rawNode). A connection that sends fast requests
+// whose requests are all answered, nobody waits for it, and it is kept for a
+// moment, and so are proposals (see rawNode). A connection that sends fast requests
 // makes an entry with each; so many of them share an append, a message to each peer,
 // and an fsync on every node.
 //
@@ -24,17 +24,20 @@ type outbox struct {
 	appends []*appendJob
 	bytes   int    // of entries in appends
 	urgent  bool   // holds something that others wait for
+	soon    bool   // holds something that others are likely to wait for: see holdNs
 	since   int64  // boot ns since when it is kept; 0 = it is empty
 	awaited uint64 // the last entry above which nobody waits for any
 	told    uint64 // confirmed, and said so to the peers as far as raft would
 	waiters int    // of the machine, after the last entry
 }
 
-// holdNs is as long as what a node loses with its life may wait for no reason but to
-// be written together. With 1 ms the writes of all nodes take so much of two
-// processors that a fast request takes two to three times as long.
+// What a node loses with its life may wait so long for no reason but to be written
+// together. With 1 ms the writes of all nodes take so much of two processors that a
+// fast request takes two to three times as long. A hand-out's ack waits for the commit
+// of the hand-out, and workers are quick: enqueues and appends alone are kept longer.
 const (
 	holdNs       = 5e6
+	holdAddedNs  = 20e6
 	holdBytesMax = 1 << 20 // as much as raft puts into one message
 )
 
@@ -93,7 +96,15 @@ func (c *core) awaits(a *fsm.Applied, answered bool) {
 func (c *core) mayHold() bool {
 	b := &c.outbox
 	return c.spec.on && c.role == raft.StateLeader && !b.urgent && b.awaited <= b.told && b.bytes+c.spec.bytes < holdBytesMax &&
-		(b.since == 0 || c.now.boot-b.since < holdNs) && len(c.reads.list) == 0 && len(c.copies.list) == 0 && !c.leaving && !c.muted && c.fail == nil
+		(b.since == 0 || c.now.boot-b.since < b.patience()) && len(c.reads.list) == 0 && len(c.copies.list) == 0 && !c.leaving && !c.muted && c.fail == nil
+}
+
+// patience is how long what is kept back may wait.
+func (b *outbox) patience() int64 {
+	if b.soon {
+		return holdNs
+	}
+	return holdAddedNs
 }
 
 // release moves the outbox to the outputs, or says when it will be.
@@ -103,12 +114,12 @@ func (c *core) release() {
 		if b.since == 0 {
 			b.since = c.now.boot
 		}
-		o.wakeAt, o.lazy = b.since+holdNs, true
+		o.wakeAt, o.lazy = b.since+b.patience(), true
 		return
 	}
 	o.sends, b.sends = b.sends, o.sends
 	o.appends, b.appends = b.appends, o.appends
-	b.sizes, b.bytes, b.urgent, b.since, b.told = b.sizes[:0], 0, false, 0, c.confirmed.Index
+	b.sizes, b.bytes, b.urgent, b.soon, b.since, b.told = b.sizes[:0], 0, false, false, 0, c.confirmed.Index
 	if o.lazy = c.mayHold(); o.lazy && c.spec.bound.len() > 0 {
 		o.wakeAt = c.now.boot + holdNs // what has come by then says whether they are safe
 	}

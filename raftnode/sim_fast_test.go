@@ -94,7 +94,7 @@ func (c *checker) held(n *simNode, out *outputs) {
 		return
 	}
 	now := n.core.now.boot
-	if out.wakeAt <= now || out.wakeAt > now+holdNs {
+	if out.wakeAt <= now || out.wakeAt > now+b.patience() {
 		w.failf("%s keeps what it should send, and wants to be woken in %s", n.name, ms(out.wakeAt-now))
 	}
 	for _, m := range b.sends {

@@ -15,7 +15,7 @@ func (s *script) fastEnqueue(n *simNode, queue string) *simOp {
 	return o
 }
 
-// fastBurst answers k fast enqueues within far less than holdNs and leaves them
+// fastBurst answers k fast enqueues within far less than holdAddedNs and leaves them
 // with the leader alone.
 func (s *script) fastBurst(l *simNode, k int) []*simOp {
 	s.t.Helper()
@@ -45,37 +45,50 @@ func kept(l *simNode) int {
 }
 
 // TestHeldTogether proves that entries nobody waits for share an append and a
-// message to each peer, and leave within holdNs on their own.
+// message to each peer, and leave within holdAddedNs on their own, or holdNs with a
+// hand-out among them.
 func TestHeldTogether(t *testing.T) {
-	newScript(t, func(s *script) {
-		l := s.leader()
-		s.answered(s.enqueue(l, "q0"))
-		s.pass(50e6)
-		appends := map[*simNode][]int{}
-		s.net.hold = func(_, to *simNode, m *pb.Message) bool {
-			if m.GetType() == pb.MsgApp && len(m.GetEntries()) > 0 {
-				appends[to] = append(appends[to], len(m.GetEntries()))
-			}
-			return false
-		}
-		began := s.now
-		ops := s.fastBurst(l, 8)
-		s.until(holdNs+500e3, "what is kept back leaves", func() bool { return kept(l) == 0 })
-		if kept := s.now - began; kept < holdNs {
-			s.failf("it left after %s", ms(kept))
-		}
-		s.until(100e6, "all nodes have applied them", func() bool {
-			return !slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.at < ops[7].req.res.Position.Index })
+	for name, want := range map[string]int64{"enqueues": holdAddedNs, "a hand-out among them": holdNs} {
+		t.Run(name, func(t *testing.T) {
+			newScript(t, func(s *script) { s.heldTogether(want) })
 		})
-		if len(appends) != 2 {
-			s.failf("%d peers were sent entries", len(appends))
+	}
+}
+
+func (s *script) heldTogether(want int64) {
+	l := s.leader()
+	s.answered(s.enqueue(l, "q1"))
+	s.pass(50e6)
+	appends := map[*simNode][]int{}
+	s.net.hold = func(_, to *simNode, m *pb.Message) bool {
+		if m.GetType() == pb.MsgApp && len(m.GetEntries()) > 0 {
+			appends[to] = append(appends[to], len(m.GetEntries()))
 		}
-		for to, sizes := range appends {
-			if !slices.Equal(sizes, []int{8}) {
-				s.failf("%s was sent messages of %v entries", to.name, sizes)
-			}
-		}
+		return false
+	}
+	began, entries := s.now, 8
+	ops := s.fastBurst(l, entries)
+	if want == holdNs {
+		o := s.dequeue(l, "q1", 0)
+		o.req.fast = true
+		s.until(200e3, "a fast hand-out", func() bool { return o.outcome != pending && o.req.res.Fast })
+		entries++
+	}
+	s.until(want+500e3, "what is kept back leaves", func() bool { return kept(l) == 0 })
+	if kept := s.now - began; kept < want {
+		s.failf("it left after %s", ms(kept))
+	}
+	s.until(100e6, "all nodes have applied them", func() bool {
+		return !slices.ContainsFunc(s.nodes, func(n *simNode) bool { return n.at < ops[7].req.res.Position.Index })
 	})
+	if len(appends) != 2 {
+		s.failf("%d peers were sent entries", len(appends))
+	}
+	for to, sizes := range appends {
+		if !slices.Equal(sizes, []int{entries}) {
+			s.failf("%s was sent messages of %v entries", to.name, sizes)
+		}
+	}
 }
 
 // TestHeldLeavesAtOnce proves that whoever needs a leader's disk or peers does not
