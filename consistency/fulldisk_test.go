@@ -21,10 +21,7 @@ func TestNearlyFullDisk(t *testing.T) {
 	if suiteMode() == "" {
 		t.Skip("part of make consistency-quick and longer ones")
 	}
-	w := newWorld(t, 3)
-	if w.c.Net == nil {
-		t.Skip("nodes have no disks of their own here")
-	}
+	w := newWorldOfDisks(t, 3)
 	w.startLoad()
 	rounds := byMode(1, 1, 2, 10)
 	for range rounds {
@@ -109,37 +106,28 @@ func (w *world) refuses(node int, fast bool) {
 	})
 }
 
-// totallyFull leaves nodes not a byte.
+// totallyFull leaves nodes not a byte. One that ends may be started meanwhile, and
+// refuse, or say why it cannot run; it must not spoil anything.
 func (w *world) totallyFull(nodes []int) {
-	from := w.rec.Now()
-	for _, i := range nodes {
-		w.must(w.c.Nodes[i].Disk.Fill(0))
-	}
-	w.hold(2*time.Second, 3*time.Second)
-	for _, i := range nodes {
-		n := w.c.Nodes[i]
-		ended := !n.Running()
-		w.t.Logf("totally full disk of %s: its process ended: %v", n.Name, ended)
-		if ended {
-			if text := w.tailOf(i); !strings.Contains(text, "no space left on device") {
-				w.t.Errorf("%s ended on a full disk and does not say why:\n%s", n.Name, text)
-			}
-			// It may start, and refuse, or say why it cannot; it must not spoil anything.
-			if err := n.Start(); err == nil {
+	w.withoutRoom("totally full disk", nodes, func() {
+		for _, i := range nodes {
+			w.must(w.c.Nodes[i].Disk.Fill(0))
+		}
+		w.hold(2*time.Second, 3*time.Second)
+		for _, i := range nodes {
+			if n := w.c.Nodes[i]; !n.Running() && n.Start() == nil {
 				ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 				_ = n.Wait(ctx)
 				cancel()
 				n.Kill9()
 			}
 		}
-		w.rec.Event(check.Event{From: from, Node: i, What: fmt.Sprintf("totally full disk of %s (its process ended: %v)", n.Name, ended), Ended: ended})
-	}
-	w.heal()
+	})
 }
 
 // tailOf is the end of what a node has said.
 func (w *world) tailOf(node int) string {
 	text, err := os.ReadFile(w.c.Nodes[node].LogFile)
 	w.must(err)
-	return string(text[max(0, len(text)-4<<10):])
+	return string(text[max(0, len(text)-16<<10):])
 }

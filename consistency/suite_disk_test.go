@@ -128,6 +128,13 @@ func TestFailedWriteOfALoneNode(t *testing.T) {
 	}
 	w.load = &suiteLoad{w: w} // of bodies and marks alone
 	n, c := w.c.Nodes[0], w.newClient(0, 0)
+	read := func() (o *check.Op) {
+		w.eventually(10*time.Second, "a strong read", func() bool {
+			o = c.count("lone")
+			return o.Outcome == check.OK
+		})
+		return o
+	}
 	send := func() *check.Op {
 		return c.enqueue("lone", []check.Job{{Body: w.load.body() + strings.Repeat(" ", 3000), Priority: -1}}, false, "")
 	}
@@ -143,21 +150,13 @@ func TestFailedWriteOfALoneNode(t *testing.T) {
 		w.must(n.Disk.Feed())
 		w.must(n.Start())
 		w.serves(0)
-		var before *check.Op
-		w.eventually(10*time.Second, "a strong read", func() bool {
-			before = c.count("lone")
-			return before.Outcome == check.OK
-		})
+		before := read()
 		if lost, err := w.c.PowerCut(0); err != nil || !lost[0] {
 			t.Fatal(lost, err)
 		}
 		w.must(n.Start())
 		w.serves(0)
-		var after *check.Op
-		w.eventually(10*time.Second, "a strong read", func() bool {
-			after = c.count("lone")
-			return after.Outcome == check.OK
-		})
+		after := read()
 		if after.Count != before.Count {
 			t.Errorf("a strong read said %+v, and after a power cut %+v", before.Count, after.Count)
 		}

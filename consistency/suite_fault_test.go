@@ -326,18 +326,51 @@ func (w *world) leaveBehind(down int) {
 // because its log cannot be written; either way nothing is lost and it comes back.
 func fullDisk(w *world) {
 	i := w.pick(w.others())
-	n := w.c.Nodes[i]
-	from := w.rec.Now()
-	w.must(n.Disk.Fill(int64(w.rng.IntN(4)) << 16))
-	w.hold(1500*time.Millisecond, 3*time.Second)
-	w.must(n.Disk.Free())
-	// A node whose write failed may be on its way out; one that takes jobs is not.
-	c := w.newClient(-1, i)
-	w.eventually(20*time.Second, "a node that takes jobs with room on its disk, or has ended without", func() bool {
-		return !n.Running() || c.enqueue("alive", []check.Job{{Body: w.load.body(), Priority: -1}}, false, "").Outcome == check.OK
+	w.withoutRoom("full disk", []int{i}, func() {
+		w.must(w.c.Nodes[i].Disk.Fill(int64(w.rng.IntN(4)) << 16))
+		w.hold(1500*time.Millisecond, 3*time.Second)
 	})
-	ended := !n.Running()
-	w.rec.Event(check.Event{From: from, Node: i, What: fmt.Sprintf("full disk of %s (its process ended: %v)", n.Name, ended), Ended: ended})
+}
+
+// withoutRoom fills disks, gives them room again, and waits until their nodes have
+// written to them. One whose write failed ends, perhaps a moment later only, and is
+// started again: a strong write through it proves nothing of its own disk, what it has
+// applied does.
+func (w *world) withoutRoom(what string, nodes []int, fill func()) {
+	from := w.rec.Now()
+	pids := map[int]int{}
+	for _, i := range nodes {
+		pids[i] = w.c.Nodes[i].Pid()
+	}
+	fill()
+	for _, i := range nodes {
+		w.must(w.c.Nodes[i].Disk.Free())
+	}
+	c := w.newClient(-1, nodes[0])
+	index := uint64(0)
+	w.eventually(60*time.Second, "nodes that write to disks with room again", func() bool {
+		for _, i := range nodes {
+			if n := w.c.Nodes[i]; !n.Running() {
+				if text := w.tailOf(i); !strings.Contains(text, "no space left on device") {
+					w.t.Errorf("%s ended on a full disk and does not say why:\n%s", n.Name, text)
+				}
+				w.must(n.Start())
+			}
+		}
+		if index == 0 {
+			if o := c.enqueue("alive", w.oneJob(), false, ""); o.Outcome == check.OK {
+				index = o.Index
+			}
+			return false
+		}
+		return !slices.ContainsFunc(nodes, func(i int) bool { return w.metric(i, "raftq_raft_applied_index") < float64(index) })
+	})
+	for _, i := range nodes {
+		n := w.c.Nodes[i]
+		ended := n.Pid() != pids[i]
+		w.t.Logf("%s of %s: its process ended: %v", what, n.Name, ended)
+		w.rec.Event(check.Event{From: from, Node: i, What: fmt.Sprintf("%s of %s (its process ended: %v)", what, n.Name, ended), Ended: ended})
+	}
 }
 
 // powerCut cuts the power of nodes at one moment.

@@ -186,10 +186,7 @@ func TestDamagedFilesOnAMinority(t *testing.T) {
 // TestCoordinatedPowerCut cuts the power of all nodes at one moment, round after
 // round.
 func TestCoordinatedPowerCut(t *testing.T) {
-	w := newWorld(t, 3)
-	if w.c.Net == nil {
-		t.Skip("nodes have no disks of their own here")
-	}
+	w := newWorldOfDisks(t, 3)
 	w.startLoad()
 	rounds := byMode(1, 2, 5, 20)
 	for range rounds {
@@ -205,10 +202,7 @@ func TestCoordinatedPowerCut(t *testing.T) {
 // cuts the power of the one that both majorities share, while the third is paused:
 // what was answered lives on in that one's synced log alone.
 func TestPowerCutOfThePivot(t *testing.T) {
-	w := newWorld(t, 3)
-	if w.c.Net == nil {
-		t.Skip("nodes have no disks of their own here")
-	}
+	w := newWorldOfDisks(t, 3)
 	w.startLoad()
 	rounds := byMode(1, 2, 5, 20)
 	for range rounds {

@@ -58,6 +58,16 @@ func byMode(short, quick, normal, long int) int {
 	return short
 }
 
+// newWorldOfDisks is newWorld for tests whose nodes need disks of their own.
+func newWorldOfDisks(t *testing.T, nodes int) *world {
+	t.Helper()
+	w := newWorld(t, nodes)
+	if w.c.Net == nil {
+		t.Skip("nodes have no disks of their own here")
+	}
+	return w
+}
+
 // newWorld starts a cluster whose snapshots and log segments are small, so that
 // both come and go within seconds.
 func newWorld(t *testing.T, nodes int, args ...string) *world {

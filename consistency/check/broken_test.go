@@ -203,6 +203,29 @@ func TestPassedOn(t *testing.T) {
 }
 
 // What the log says of unknown outcomes counts in windows: an enqueue, a dequeue and
+// TestAcksOfOneEntry: an ack without an answer and the one sent after it share an
+// entry. The answer is the result of one of the two, and of nothing else.
+func TestAcksOfOneEntry(t *testing.T) {
+	s := newStory(t)
+	s.enqueue("q", "one")
+	got := s.dequeue("q", 1).Got[0]
+	r, _ := fsm.ParseReceipt(got.Receipt)
+	ack := &fsm.Ack{Items: []fsm.Item{r.Item()}}
+	untold, again := s.op(Ack, "q"), s.op(Ack, "q")
+	untold.Items = []Item{{Receipt: got.Receipt}}
+	untold.Outcome, untold.Ret = Unknown, Never
+	again.Items = []Item{{Receipt: got.Receipt, Already: true}}
+	s.end(again, s.next(ack, ack))
+	for _, already := range []bool{true, false} {
+		again.Items[0].Already = already
+		for _, problem := range s.all() {
+			t.Errorf("already %v: %v", already, problem)
+		}
+	}
+	again.Items[0].Dead = true
+	wants(t, s.all(), "witness: result")
+}
+
 // an ack that happened, and ones that did not. Without it the window is skipped.
 func TestUnknownsInWindows(t *testing.T) {
 	w := newWhole(t)
