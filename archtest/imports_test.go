@@ -40,7 +40,7 @@ var rules = map[string]rule{
 	// These speak HTTP.
 	"client":  {third: none},
 	"bench":   {},
-	"cluster": {third: none},
+	"cluster": {third: []string{"golang.org/x/sys/unix"}},
 	// Everything meets here.
 	"cmd/raftq":   {ours: []string{"fsm", "wal", "snapshot", "raftnode", "httpapi", "respapi", "client", "bench", "cluster"}},
 	"consistency": {ours: []string{"failpoint", "fsm", "wal", "snapshot", "raftnode", "httpapi", "client", "cluster"}},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Disk is a node's own file system: ext4 on an image file, mounted at Dir. What
@@ -154,12 +156,18 @@ func (d *Disk) FillTo(percent int64) error {
 	return d.Fill(int64(fs.Blocks) * fs.Bsize * (100 - percent) / 100)
 }
 
-// Free undoes Fill.
+// Free undoes Fill. ext4 gives the room to nobody before its journal has the removal,
+// so what is unsynced is synced, if the disk was filled.
 func (d *Disk) Free() error {
-	if err := os.Remove(filepath.Join(d.Dir, balloon)); !errors.Is(err, os.ErrNotExist) {
+	err := os.Remove(filepath.Join(d.Dir, balloon))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	f, e := os.Open(d.Dir)
+	if err = errors.Join(err, e); err != nil {
 		return err
 	}
-	return nil
+	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
 }
 
 // Wipe removes all that the node has written. The node must not run.

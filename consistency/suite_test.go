@@ -190,7 +190,7 @@ func TestCoordinatedPowerCut(t *testing.T) {
 	w.startLoad()
 	rounds := byMode(1, 2, 5, 20)
 	for range rounds {
-		w.load.await(100)
+		w.load.await(300)
 		w.inject(named(t, "power cut of all")[0])
 	}
 	least := leastOf(rounds)

@@ -183,6 +183,13 @@ func TestReboot(t *testing.T) {
 	if p := BlackBox(&w.h); len(p) > 0 {
 		t.Error(p)
 	}
+	if windows, p := Linear(&w.h, "q", nil); len(p) > 0 || windows[0].Skipped == "" {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+	w.h.Events = nil
+	if windows, _ := Linear(&w.h, "q", nil); windows[0].Skipped != "" {
+		t.Errorf("without a reboot: %+v", windows[0])
+	}
 }
 
 // A fast dequeue may stand in the log for two nodes, of which the first got nothing.

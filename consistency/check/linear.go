@@ -50,7 +50,7 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 		byQueue[op.Queue] = append(byQueue[op.Queue], op)
 	}
 	for _, queue := range order {
-		w, p := window(queue, byQueue[queue], r)
+		w, p := window(h, queue, byQueue[queue], r)
 		if w.Ops > 0 || w.Skipped != "" {
 			windows = append(windows, w)
 		}
@@ -59,7 +59,7 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 	return windows, found
 }
 
-func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
+func window(h *History, queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 	w := &Window{Queue: queue}
 	var all []porcupine.Operation
 	first, last, lease, end := Never, time.Duration(0), Never, uint64(0)
@@ -75,7 +75,7 @@ func window(queue string, ops []*Op, r *Replay) (*Window, []Problem) {
 			lease = min(lease, op.Lease-slack(op.Lease))
 		}
 	}
-	if last-first > lease {
+	if last-first > lease || h.rebooted(first, last) {
 		w.Skipped = "leases may have ended in it"
 		return w, nil
 	}
