@@ -193,8 +193,10 @@ type History struct {
 type Recorder struct {
 	base time.Time
 
-	mu sync.Mutex
-	h  History
+	mu    sync.Mutex
+	h     History
+	ok    int
+	kinds [kindEnd]int // OK ones, as in a Summary
 }
 
 // NewRecorder starts the clock.
@@ -219,6 +221,24 @@ func (r *Recorder) End(o *Op) {
 	if o.Outcome != Unknown {
 		o.Ret = r.Now()
 	}
+	if o.Outcome == OK {
+		r.mu.Lock()
+		r.ok++
+		r.kinds[o.Kind]++
+		r.mu.Unlock()
+	}
+}
+
+// Enough tells whether so many operations of each kind are done as a run must have.
+func (r *Recorder) Enough(least Least) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, n := range least.Kinds {
+		if r.kinds[k] < n {
+			return false
+		}
+	}
+	return r.ok >= least.Ops
 }
 
 // Event notes what happened from a moment until now.
