@@ -23,7 +23,7 @@ const (
 // Workloads says what each workload does, in the order of the help.
 var Workloads = []struct{ Name, Does string }{
 	{WorkEnqueue, "every connection enqueues"},
-	{WorkDequeue, "--jobs jobs are put in first; every connection dequeues 64 times, then acks those jobs, until all are gone"},
+	{WorkDequeue, "--jobs jobs are put in first; every connection dequeues 64 times (or for a quarter of the run), then acks those jobs, until all are gone"},
 	{WorkCycle, "every connection enqueues, dequeues and acks in turn; with --producers P, P connections enqueue and the others dequeue and ack"},
 	{WorkBatch, "enqueue in batches of --batch jobs (frames)"},
 	{WorkBacklog, "fill a queue with --jobs jobs, then drain it; shows whether it slows down as it grows"},

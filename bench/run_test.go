@@ -40,6 +40,7 @@ func TestWorkloads(t *testing.T) {
 		{WorkBatch, func(c *Config) { c.Batch = 7 }, []op{opEnqueue}},
 		{WorkDequeue, func(c *Config) { c.Warmup = 0 }, []op{opDequeue, opAck}},
 		{WorkDequeue, func(c *Config) { c.Warmup, c.Batch, c.Pipeline = 0, 10, 3 }, []op{opDequeue, opAck}},
+		{WorkDequeue, func(c *Config) { c.Rate, c.Duration = 100, Duration(400*time.Millisecond) }, []op{opDequeue, opAck}}, // no 64 in all
 		{WorkCycle, nil, []op{opEnqueue, opDequeue, opAck, opDelivery}},
 		{WorkCycle, func(c *Config) { c.Pipeline, c.Rate = 4, 2000 }, []op{opEnqueue, opDequeue, opAck, opDelivery, opLag}},
 		{WorkCycle, func(c *Config) { c.Producers, c.Cap, c.Queues = 1, 5, 6 }, []op{opEnqueue, opWait, opAck, opDelivery}},

@@ -72,7 +72,8 @@ func (c *client) drainLoop() { c.drain(1) }
 
 // holdMax is how many answers a connection of the dequeue workload takes before
 // it acks their jobs. An ack right after its dequeue would wait for the
-// commit of that, and a fast one would look as slow as a strong one.
+// commit of that, and a fast one would look as slow as a strong one. It holds them
+// for a quarter of the run at most: a short run on a slow disk has acks as well.
 const holdMax = 64
 
 // dequeueLoop dequeues some jobs, then acks them, until the jobs are gone.
@@ -81,17 +82,18 @@ func (c *client) dequeueLoop() {
 	c.ackAll()
 }
 
-// drain dequeues and acks after every n answers.
+// drain dequeues and acks after every n answers, or a quarter of the run.
 func (c *client) drain(n int) {
-	for taken := 0; c.turn(c.run.cfg.Pipeline); {
+	longest := int64(c.run.cfg.Duration) / 4
+	for taken, since := 0, c.run.now(); c.turn(c.run.cfg.Pipeline); {
 		for _, at := range c.due {
 			c.addDequeue(opDequeue, at, false)
 		}
 		c.foundNone = false
 		c.roundTrip()
-		if taken += len(c.due); taken >= n || c.foundNone {
+		if taken += len(c.due); taken >= n || c.foundNone || c.run.now()-since >= longest {
 			c.ackAll()
-			taken = 0
+			taken, since = 0, c.run.now()
 		}
 		if c.foundNone { // others may still hold jobs, but none is left to take
 			c.run.stop()
