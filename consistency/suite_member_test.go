@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"raftq/cluster"
+	"raftq/consistency/check"
 )
 
 // member is a node as the first other one that knows it has it; one that is cut off
@@ -88,9 +89,11 @@ func (w *world) removed(i int) {
 	w.wipe(i)
 }
 
+// wipe takes all that a node has, but what the checkers ask for.
 func (w *world) wipe(i int) {
 	w.t.Helper()
 	n := w.c.Nodes[i]
+	w.keepLog(n)
 	if n.Disk != nil {
 		w.must(n.Disk.Wipe())
 	} else {
@@ -141,6 +144,7 @@ func (w *world) lostTail(i int) {
 		if err != nil || len(files) != 1 {
 			w.t.Fatalf("segment %x of %s: %v, %v", segment, n.Name, files, err)
 		}
+		w.keepLog(n)
 		w.must(os.Truncate(files[0], max(0, offset-1)))
 		w.must(n.Start())
 		w.endsBy(n, 1, "--recover=rejoin")
@@ -229,4 +233,26 @@ func TestMembersInTheSuite(t *testing.T) {
 	least := leastOf(done)
 	least.Events = []string{"join", "remove the leader", "remove the follower", "wiped disk", "lost tail"}
 	w.verdict(t.Name(), least)
+}
+
+// TestLostDisksBehindAnInstall takes from two nodes, one after the other, what the
+// third never had: it came back by a snapshot. No node that is left has those entries,
+// and nothing is judged without them: the suite must have kept the lost files.
+func TestLostDisksBehindAnInstall(t *testing.T) {
+	if suiteMode() == "" {
+		t.Skip("part of make consistency-quick and longer ones")
+	}
+	w := newWorld(t, 3, "--segment-bytes", "8MiB") // so that none is released
+	w.startLoad()
+	w.load.await(300)
+	snapshotInstall(w)
+	installed := slices.IndexFunc(w.c.Nodes, func(n *cluster.Node) bool {
+		return w.metric(slices.Index(w.c.Nodes, n), "raftq_snapshots_installed_total") > 0
+	})
+	rest := w.others(installed)
+	w.lostTail(rest[0])
+	w.wipedDisk(rest[1])
+	w.heal()
+	w.alive()
+	w.verdict(t.Name(), check.Least{Ops: 300, Terms: 1, Chains: 3, Events: []string{"snapshot install", "lost tail", "wiped disk"}})
 }

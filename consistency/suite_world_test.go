@@ -167,6 +167,23 @@ func (w *world) newArchive(n *cluster.Node) {
 	n.Args = append(n.Args, archiveFlag, dir)
 }
 
+// keepLog copies the segments that a node still has to those that it released,
+// before its disk or its log is lost: it may be the last one that has them.
+func (w *world) keepLog(n *cluster.Node) {
+	w.t.Helper()
+	files, err := filepath.Glob(filepath.Join(n.DataDir, "log", "wal", "*.wal"))
+	w.must(err)
+	for _, path := range files {
+		to := filepath.Join(archiveOf(n), filepath.Base(path))
+		if _, err := os.Stat(to); err == nil {
+			continue // a crash came between its copy and its removal
+		}
+		b, err := os.ReadFile(path)
+		w.must(err)
+		w.must(os.WriteFile(to, b, 0o600))
+	}
+}
+
 func archiveOf(n *cluster.Node) string {
 	if i := slices.Index(n.Args, archiveFlag); i >= 0 {
 		return n.Args[i+1]

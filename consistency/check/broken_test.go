@@ -353,8 +353,16 @@ func TestMerge(t *testing.T) {
 	}
 	_, p = Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1)}, "n2": {2: e(2, 2)}})
 	wants(t, p, "log: one entry")
-	_, p = Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1), 4: e(4, 1)}})
+	log, p = Merge(map[string]map[uint64]Entry{"n1": {2: e(2, 1), 7: e(7, 1)}, "n2": {2: e(2, 1), 3: e(3, 1)}, "n3": {6: e(6, 1), 9: e(9, 1)}})
 	wants(t, p, "log: complete")
+	for i, says := range []string{
+		"no node has entries 4 to 5 of 9: before it n2 ends at 3, n1 ends at 2; behind it n3 begins at 6, n1 begins at 7",
+		"no node has entries 8 to 8 of 9: before it n1 ends at 7, n3 ends at 6, n2 ends at 3; behind it n3 begins at 9",
+	} {
+		if len(p) != 2 || p[i].Text != says || len(log) != 2 {
+			t.Errorf("%v %v", log, p)
+		}
+	}
 }
 
 func TestVacuous(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	etcdwal "go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
@@ -22,7 +23,7 @@ func stateOf(term, commit uint64) *raftpb.HardState {
 }
 
 // A log is read over its archive and what is left, with truncated entries left
-// out and uncommitted ones too; a damaged one as far as it goes.
+// out and uncommitted ones too; a damaged one but for what is damaged.
 func TestReadLog(t *testing.T) {
 	dir := t.TempDir()
 	o := wal.Options{Dir: filepath.Join(dir, "wal"), NotePath: filepath.Join(dir, "note"), ArchiveDir: filepath.Join(dir, "archive"), SegmentBytes: 4 << 10, Fresh: true}
@@ -83,8 +84,52 @@ func TestReadLog(t *testing.T) {
 	if err := os.WriteFile(archived[1], b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, stopped, _ := ReadLog(o.Dir, o.ArchiveDir); stopped == nil || len(got) == 0 || len(got) >= len(want) {
-		t.Errorf("of a damaged log: %d entries, %v", len(got), stopped)
+	check := func(what string, least int) {
+		t.Helper()
+		got, _, err := ReadLog(o.Dir, o.ArchiveDir)
+		if err != nil || len(got) < least || len(got) >= len(want) || got[last].Index != last {
+			t.Errorf("of a log with %s: %d entries of %d, the last is %d; %v", what, len(got), len(want), got[last].Index, err)
+		}
+		for i, e := range got {
+			if string(e.Data) != want[i] {
+				t.Errorf("of a log with %s: entry %d is %.40q of term %d", what, i, e.Data, e.Term)
+			}
+		}
+	}
+	if _, stopped, _ := ReadLog(o.Dir, o.ArchiveDir); stopped == nil {
+		t.Error("damage was not seen")
+	}
+	check("a damaged segment", len(want)-20)
+	if err := os.Remove(archived[1]); err != nil {
+		t.Fatal(err)
+	}
+	check("a segment that is missing", len(want)-20)
+}
+
+// Another node's snapshot replaces a log's end, also one that is longer: what stood
+// there was never committed.
+func TestReadLogUnderASnapshot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "wal")
+	w, err := etcdwal.Create(zap.NewNop(), dir, []byte("m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, term := uint64(3), uint64(2)
+	for _, err := range []error{
+		w.Save(stateOf(1, 2), []*raftpb.Entry{entryOf(2, 1, "two"), entryOf(3, 1, "never"), entryOf(4, 1, "never")}),
+		w.Save(stateOf(2, 2), nil),
+		w.SaveSnapshot(&walpb.Snapshot{Index: &index, Term: &term, ConfState: &raftpb.ConfState{}}),
+		w.Save(stateOf(2, 3), nil),
+		w.Save(stateOf(2, 4), []*raftpb.Entry{entryOf(4, 2, "four")}),
+		w.Close(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, stopped, err := ReadLog(dir)
+	if err != nil || stopped != nil || len(got) != 2 || string(got[2].Data) != "two" || string(got[4].Data) != "four" {
+		t.Errorf("%v, %v, %v", got, stopped, err)
 	}
 }
 
