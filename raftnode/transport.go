@@ -95,6 +95,9 @@ func newTransport(n *Node, m *fsm.Machine) (*transport, error) {
 	if err := t.raft.Start(); err != nil {
 		return nil, err
 	}
+	if err := timeStreams(t.raft); err != nil {
+		return nil, err
+	}
 	t.setMembers(m.Members())
 	mux := http.NewServeMux()
 	mux.HandleFunc(statusPath, t.serveStatus)
