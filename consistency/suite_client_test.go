@@ -2,6 +2,7 @@ package consistency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,7 @@ type suiteClient struct {
 	id   int
 	node int
 	http *suiteHTTP
+	loss loss // of the next answer
 }
 
 func (w *world) newClient(id, node int) *suiteClient {
@@ -66,9 +68,12 @@ func (w *world) newClient(id, node int) *suiteClient {
 
 // send carries an operation out and notes what its answer says of itself.
 func (c *suiteClient) send(o *check.Op, method, path string, body []byte, header map[string]string) (answer, error) {
-	ctx, cancel := context.WithTimeout(c.w.ctx, suiteTimeout+suiteGrace+o.Wait)
+	ctx, cancel := context.WithTimeout(c.w.ctx, min(suiteTimeout+suiteGrace+o.Wait, cmp.Or(c.loss.patience, time.Hour)))
 	defer cancel()
 	a, err := c.http.do(ctx, method, "http://"+c.w.address(c.node)+path, body, header)
+	if c.loss.deaf && err == nil {
+		a, err = answer{}, errLostAnswer
+	}
 	o.Outcome = suiteOutcome(a, err)
 	switch {
 	case err != nil:
@@ -194,9 +199,18 @@ func (c *suiteClient) made(o *check.Op, a answer) {
 
 // dequeue takes up to max jobs of a queue, and of more to its right.
 func (c *suiteClient) dequeue(queue string, max int, wait, lease time.Duration, fast bool, more ...string) *check.Op {
+	return c.try("", queue, max, wait, lease, fast, more...)
+}
+
+// try is one of the dequeues with an attempt id, or one without.
+func (c *suiteClient) try(attempt, queue string, max int, wait, lease time.Duration, fast bool, more ...string) *check.Op {
 	o := c.op(check.Dequeue, queue)
+	o.Attempt = attempt
 	o.Max, o.Wait, o.Lease, o.Mark, o.More = max, wait, lease, fmt.Sprintf("m%d", c.w.load.marks.Add(1)), more
 	options := fmt.Sprintf("&max=%d&wait=%s&lease=%s&consumer=%s", max, wait, lease, o.Mark)
+	if attempt != "" {
+		options += "&attempt_id=" + attempt
+	}
 	c.w.rec.Begin(o)
 	var a answer
 	if len(more) == 0 {

@@ -162,16 +162,25 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			if queue == hotQueue && rng.IntN(4) == 0 {
 				more = []string{keyedQueue, timedQueue}[rng.IntN(2):]
 			}
-			o := c.dequeue(queue, 1+rng.IntN(12), time.Duration(rng.IntN(3))*100*time.Millisecond, lease, fast, more...)
-			l.pace(o)
-			if len(o.Got) > 0 {
+			max, wait := 1+rng.IntN(12), time.Duration(rng.IntN(3))*100*time.Millisecond
+			var got []check.Delivery
+			if rng.IntN(3) == 0 {
+				var o *check.Op
+				o, got = l.attempt(c, rng, queue, max, wait, lease, fast, more...)
+				l.pace(o)
+			} else {
+				o := c.dequeue(queue, max, wait, lease, fast, more...)
+				l.pace(o)
+				got = o.Got
+			}
+			if len(got) > 0 {
 				h := held{queue: queue}
-				for _, d := range o.Got {
+				for _, d := range got {
 					h.receipts = append(h.receipts, d.Receipt)
 				}
 				mine = append(mine, h)
 				if queue == gravesQueue || queue == poisonQueue {
-					l.pace(c.show(o.Got[0].ID))
+					l.pace(c.show(got[0].ID))
 				}
 			}
 		case r < 96 && len(mine) > 0:

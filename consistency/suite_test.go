@@ -30,7 +30,8 @@ func leastDid(faults int) map[string]int {
 		return map[string]int{"tx": faults}
 	}
 	return map[string]int{"tx": 2 * faults, "tx aborted": faults / 4, "kept by a group": faults / 4, "kept by a pause": faults / 7, "refused by a pause": faults / 7,
-		"held back by a pause": faults / 8, "dead letter": faults / 4, "redrive": faults / 8, "trimmed": faults}
+		"held back by a pause": faults / 8, "dead letter": faults / 4, "redrive": faults / 8, "trimmed": faults,
+		"attempt answered again": 2 * faults, "lost answer had again": faults, "attempt gave back alone": faults / 7}
 }
 
 // named picks faults by name.

@@ -35,19 +35,23 @@ func (s *sent) refused() bool {
 // answered: it is there, somebody was told.
 func (s *sent) answered() bool { return s.made != nil && !s.refused() }
 
-// taken is one delivery and what its holder did.
+// taken is one delivery and what its holder did. Tries of one attempt that were
+// answered with the same receipt are one delivery.
 type taken struct {
 	d        *Delivery
 	by       *Op
-	acked    *Op   // with success
-	tried    []*Op // acks without a known outcome
-	givenUp  *Op   // nack or release, of whatever outcome
+	again    []*Op         // other tries that got it
+	call     time.Duration // nobody who could have been handed it was called before
+	acked    *Op           // with success
+	tried    []*Op         // acks without a known outcome
+	givenUp  *Op           // nack or release, of whatever outcome
 	extended []*Op
 }
 
 // gather puts the operations on each job together.
 func gather(h *History) (jobs map[string]*sent, p problems) {
 	jobs = map[string]*sent{}
+	attempts := firstTries(h)
 	byReceipt := map[string]*taken{}
 	for _, op := range h.Ops {
 		for i := range op.Jobs {
@@ -66,7 +70,7 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 				p.add("accounting: invented", "%v got a body that nobody sent: %.80q", op, d.Body)
 				continue
 			}
-			s.deliveries = append(s.deliveries, taken{d: d, by: op})
+			s.took(d, op, min(op.Call, cmp.Or(attempts[op.attempt()], op.Call)))
 		}
 	}
 	for _, s := range jobs {
@@ -218,8 +222,10 @@ func Accounting(h *History) (Summary, []Problem) {
 		if acked != nil {
 			sum.Done++
 			for _, t := range s.deliveries {
-				if t.by.Call > acked.Ret {
-					p.add("accounting: acked and back", "%s was delivered to %v, after its ack was answered at %v", t.d.ID, t.by, acked.Ret)
+				for _, by := range append(t.again, t.by) {
+					if by.Call > acked.Ret {
+						p.add("accounting: acked and back", "%s was delivered to %v, after its ack was answered at %v", t.d.ID, by, acked.Ret)
+					}
 				}
 			}
 		}

@@ -31,6 +31,7 @@ func BlackBox(h *History) []Problem {
 		q.falseEmpty(&p, queue)
 	}
 	dedup(&p, h)
+	attempts(&p, h, jobs)
 	return p.all()
 }
 
@@ -58,7 +59,7 @@ func (t *taken) holdsUntil() time.Duration {
 	if t.by.Fast {
 		return 0
 	}
-	end := t.by.Call + t.by.Lease - slack(t.by.Lease)
+	end := t.call + t.by.Lease - slack(t.by.Lease)
 	// An extend sets a new lease from then on, which may be a shorter one.
 	if n := len(t.extended); n == 1 && t.extended[0].Outcome == OK && !t.extended[0].Fast {
 		end = t.extended[0].Call + t.extended[0].Lease - slack(t.extended[0].Lease)
@@ -174,9 +175,7 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 		x := plain{s: s, from: s.op.Ret, until: Never}
 		for i := range s.deliveries {
 			t := &s.deliveries[i]
-			if t.by.Call < x.until {
-				x.until = t.by.Call
-			}
+			x.until = min(x.until, t.call)
 			if t.d.Deliveries == 1 && !t.by.Fast {
 				x.first = t
 			}

@@ -74,14 +74,17 @@ type Op struct {
 	Made  []Made
 	More  []string // Dequeue: queues to the right of Queue
 	Mark  string   // Dequeue: the consumer
-	Max   int
-	Wait  time.Duration
-	Lease time.Duration // Dequeue, Extend
-	Got   []Delivery
-	Items []Item // Ack, Nack, Release, Extend, Reject; Tx: what it acks
-	Count Counts
-	IDs   []string // Peek: what came
-	Parts          // of kinds that few operations are of
+	// Attempt of a Dequeue: those with one id are tries of one dequeue, of which
+	// answers got lost.
+	Attempt string
+	Max     int
+	Wait    time.Duration
+	Lease   time.Duration // Dequeue, Extend
+	Got     []Delivery
+	Items   []Item // Ack, Nack, Release, Extend, Reject; Tx: what it acks
+	Count   Counts
+	IDs     []string // Peek: what came
+	Parts            // of kinds that few operations are of
 	// Missing: there is no such queue, because nobody has put a job into it; its
 	// waiters are not shown.
 	Missing bool

@@ -26,7 +26,8 @@ type oracle struct {
 	kept       map[string][]oResult
 	topics     map[string]*oTopic
 	thawing    []*oQueue // pauses that ended by time
-	err        error     // what it has no rule for
+	attempts   map[string]*oAttempt
+	err        error // what it has no rule for
 
 	// What the log did for clients.
 	dequeues map[string]*oDequeue // by mark
@@ -80,6 +81,8 @@ type oWaiter struct {
 	queues                 []string
 	max                    int
 	lease                  int64
+	seq                    uint64 // its place
+	attempt                string
 }
 
 type oSession struct {
@@ -93,11 +96,14 @@ type oDequeue struct {
 	origin uint64
 	again  bool // a second node has sent it
 	parked bool
-	jobs   []oGrant
-	at     int64 // entry of the hand-out
-	queues []string
-	max    int
-	lease  int64
+	// Of an attempt: others may have been answered with its jobs too.
+	attempt string
+	repeat  bool // it was answered with what another try had been given
+	jobs    []oGrant
+	at      int64 // entry of the hand-out
+	queues  []string
+	max     int
+	lease   int64
 }
 
 type oGrant struct {
@@ -108,7 +114,8 @@ type oGrant struct {
 	deliveries, failures uint32
 	prio                 uint8
 	until                int64
-	back                 bool // given back later, in entry backAt
+	fence                int64 // entry of the hand-out
+	back                 bool  // given back later, in entry backAt
 	backAt               int64
 }
 
@@ -158,7 +165,7 @@ type oDone struct {
 
 func newOracle() *oracle {
 	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, removed: map[uint64]bool{}, gone: map[fsm.Key]fsm.Code{},
-		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{},
+		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{}, attempts: map[string]*oAttempt{},
 		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{},
 		topics: map[string]*oTopic{}, appends: map[string][]oMade{}, txs: map[string][]oTx{}, told: map[string][]oTold{}, did: map[string]int{}}
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -11,13 +12,10 @@ import (
 )
 
 func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
-	if op.AttemptID != "" {
-		return fmt.Errorf("the oracle knows no attempt ids")
-	}
 	d := o.dequeues[op.Consumer]
 	switch {
 	case d == nil:
-		d = &oDequeue{index: o.index, origin: h.Origin, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
+		d = &oDequeue{index: o.index, origin: h.Origin, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs, attempt: op.AttemptID}
 		o.dequeues[op.Consumer] = d
 	case d.origin == h.Origin || d.again:
 		return fmt.Errorf("the dequeue marked %q took effect twice", op.Consumer)
@@ -25,16 +23,20 @@ func (o *oracle) dequeue(h fsm.BatchHeader, op *fsm.Dequeue) error {
 		// A node passed it on to the leader, which found nothing, and goes on itself.
 		d.again, d.index = true, o.index
 	}
-	w := &oWaiter{mark: op.Consumer, origin: h.Origin, epoch: h.Epoch, request: op.Request, deadline: o.now + op.WaitMs, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs}
+	w := &oWaiter{mark: op.Consumer, origin: h.Origin, epoch: h.Epoch, request: op.Request, deadline: o.now + op.WaitMs, queues: op.Queues, max: max(1, int(op.Max)), lease: op.LeaseMs, attempt: attemptName(op.AttemptID, op.Queues)}
+	if w.attempt != "" {
+		if o.repeat(d, w.attempt) {
+			return nil
+		}
+		w.seq = o.takeOver(w.attempt)
+	}
 	o.look(op.Queues)
 	switch {
 	case o.anyReady(op.Queues):
 		o.fill(w)
 	case op.WaitMs > 0:
 		d.parked = true
-		o.seq++
-		o.waiters = append(o.waiters, w)
-		o.at(oTimer{ms: w.deadline, kind: 5, seq: o.seq, waiter: w})
+		o.park(w)
 	}
 	return nil
 }
@@ -56,6 +58,17 @@ func (o *oracle) look(queues []string) {
 	}
 }
 
+// park lets a dequeue wait, in the place of the try before it or behind all others.
+func (o *oracle) park(w *oWaiter) {
+	if w.seq == 0 {
+		o.seq++
+		w.seq = o.seq
+	}
+	at, _ := slices.BinarySearchFunc(o.waiters, w, func(a, b *oWaiter) int { return cmp.Compare(a.seq, b.seq) })
+	o.waiters = slices.Insert(o.waiters, at, w)
+	o.at(oTimer{ms: w.deadline, kind: 5, seq: w.seq, waiter: w})
+}
+
 // serve: nobody waits for what is there, and the oldest is served first.
 func (o *oracle) serve() {
 	for i := 0; i < len(o.waiters); i++ {
@@ -73,6 +86,7 @@ func (o *oracle) serve() {
 func (o *oracle) fill(w *oWaiter) {
 	d := o.dequeues[w.mark]
 	d.at = o.index
+	defer o.begin(w.attempt, d)
 	bytes := 0
 	for _, name := range w.queues {
 		q := o.queue(name)
@@ -94,7 +108,7 @@ func (o *oracle) fill(w *oWaiter) {
 			o.move(j, "leased")
 			o.due(j, o.now+lease, 2)
 			o.granted[oGrantKey{j.key, j.grant}] = w.mark
-			d.jobs = append(d.jobs, oGrant{key: j.key, grant: j.grant, tag: j.tag, queue: j.queue, body: j.body, deliveries: j.deliveries, failures: j.failures, prio: j.prio, until: j.due, group: j.group})
+			d.jobs = append(d.jobs, oGrant{key: j.key, grant: j.grant, tag: j.tag, queue: j.queue, body: j.body, deliveries: j.deliveries, failures: j.failures, prio: j.prio, until: j.due, group: j.group, fence: o.index})
 		}
 	}
 }

@@ -120,10 +120,14 @@ func (o *oracle) giveBack(items []fsm.Item) {
 		if j == nil || !j.holds(it) || j.state != "leased" && j.state != "held" {
 			continue
 		}
-		d := o.dequeues[o.granted[oGrantKey{it.Key, it.Grant}]]
-		for k := range d.jobs {
-			if g := &d.jobs[k]; g.key == it.Key && g.grant == it.Grant {
-				g.back, g.backAt = true, o.index
+		if o.keptByAnother(j) {
+			continue
+		}
+		for _, d := range o.holders(j) {
+			for k := range d.jobs {
+				if g := &d.jobs[k]; g.key == it.Key && g.grant == it.Grant {
+					g.back, g.backAt = true, o.index
+				}
 			}
 		}
 		j.held = false

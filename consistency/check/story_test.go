@@ -125,16 +125,16 @@ func (s *story) dequeue(queue string, max int) *Op {
 		return o
 	}
 	index := s.next(&fsm.Dequeue{Request: uint64(s.marks), Queues: []string{queue}, Max: int32(max), LeaseMs: 2000, Consumer: o.Mark})
-	s.got(o, index)
+	s.got(o)
 	s.end(o, index)
 	return o
 }
 
-func (s *story) got(o *Op, index uint64) {
+func (s *story) got(o *Op) {
 	for _, g := range s.o.dequeues[o.Mark].jobs {
 		r := fsm.Receipt{ID: fsm.ID{Key: g.key, Node: uint32(nodeOne >> 32), Minutes: 0xffff}, Grant: g.grant, Tag: g.tag}
 		o.Got = append(o.Got, Delivery{ID: r.ID.String(), Receipt: r.String(), Queue: g.queue, Body: g.body, Group: g.group, Priority: int(g.prio),
-			Deliveries: int(g.deliveries), Failures: int(g.failures), Fence: index, LeaseUntilMs: g.until})
+			Deliveries: int(g.deliveries), Failures: int(g.failures), Fence: uint64(g.fence), LeaseUntilMs: g.until})
 	}
 }
 
@@ -274,7 +274,7 @@ func TestGoodStories(t *testing.T) {
 			o := s.op(Dequeue, "l")
 			o.More, o.Mark, o.Max, o.Lease = []string{"r"}, "both", 3, 2*second
 			index := s.next(&fsm.Dequeue{Request: 600, Queues: []string{"l", "r"}, Max: 3, LeaseMs: 2000, Consumer: "both"})
-			s.got(o, index)
+			s.got(o)
 			s.end(o, index)
 			if len(o.Got) != 2 || o.Got[0].Body != "left" {
 				t.Errorf("%+v", o.Got)

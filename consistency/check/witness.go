@@ -65,6 +65,7 @@ func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 			w.fate(op)
 		}
 	}
+	w.lostAnswers()
 	w.askedOften()
 	w.order()
 	return newReplay(h, w.o), w.all()
@@ -90,6 +91,9 @@ func (w *witness) reads(index uint64) {
 		case Dequeue:
 			if w.o.dequeues[op.Mark] != nil {
 				continue
+			}
+			if op.Attempt != "" && w.o.lives(attemptName(op.Attempt, op.queues())) {
+				w.add("witness: attempt", "%v found nothing, though another try of it holds jobs", op)
 			}
 			w.o.look(op.queues())
 			for _, queue := range op.queues() {
@@ -247,7 +251,7 @@ func (w *witness) lostFast(op *Op) {
 
 func (w *witness) dequeue(op *Op) {
 	d := w.o.dequeues[op.Mark]
-	if d != nil && (!slices.Equal(d.queues, op.queues()) || d.max != max(1, op.Max) || d.lease != op.Lease.Milliseconds()) {
+	if d != nil && (!slices.Equal(d.queues, op.queues()) || d.max != max(1, op.Max) || d.lease != op.Lease.Milliseconds() || d.attempt != op.Attempt) {
 		w.add("witness: altered", "%v stands in entry %d for up to %d of %v, for %d ms", op, d.index, d.max, d.queues, d.lease)
 		return
 	}
@@ -259,7 +263,7 @@ func (w *witness) dequeue(op *Op) {
 			return // a read, see reads
 		}
 		for _, g := range d.jobs {
-			if !g.back && w.live(g, d) {
+			if !g.back && w.live(g, d) && !w.o.gaveBack(g) {
 				w.add("witness: result", "%v found nothing, but entry %d gives it %s, which is not given back", op, d.at, g.body)
 			}
 		}
@@ -284,7 +288,7 @@ func (w *witness) dequeue(op *Op) {
 		got := &op.Got[i]
 		r, ok := fsm.ParseReceipt(got.Receipt)
 		if !ok || r.ID.Key != g.key || r.Grant != g.grant || r.Tag != g.tag || got.Queue != g.queue || got.Body != g.body || got.Group != g.group || got.Priority != int(g.prio) ||
-			got.Deliveries != int(g.deliveries) || got.Failures != int(g.failures) || got.LeaseUntilMs != g.until || got.Fence != uint64(d.at) {
+			got.Deliveries != int(g.deliveries) || got.Failures != int(g.failures) || got.LeaseUntilMs != g.until || got.Fence != uint64(g.fence) {
 			if !op.Fast || g.key == r.ID.Key {
 				w.add("witness: result", "%v got %.200v, entry %d gives %.200v", op, *got, d.at, g)
 			}

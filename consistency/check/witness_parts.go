@@ -289,3 +289,20 @@ func (o *Op) names() string {
 	}
 	return name
 }
+
+// lostAnswers counts the dequeues whose client had no answer, asked again, and got what
+// it had been given.
+func (w *witness) lostAnswers() {
+	untold := map[string]int64{} // entry in which an attempt without an answer took jobs
+	for _, op := range w.h.Ops {
+		if d := w.o.dequeues[op.Mark]; op.Attempt != "" && op.Outcome == Unknown && d != nil && len(d.jobs) > 0 {
+			untold[op.attempt()] = d.at
+		}
+	}
+	for _, op := range w.h.Ops {
+		d := w.o.dequeues[op.Mark]
+		if at, lost := untold[op.attempt()]; lost && op.Outcome == OK && len(op.Got) > 0 && d != nil && d.repeat && d.at > at {
+			w.o.did["lost answer had again"]++
+		}
+	}
+}
