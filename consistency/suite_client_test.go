@@ -143,6 +143,7 @@ func (c *suiteClient) enqueue(queue string, jobs []check.Job, fast bool, key str
 		set("max_failures", j.MaxFailures > 0, j.MaxFailures)
 		set("dedup_id", j.DedupID != "", j.DedupID)
 		set("group", j.Group != "", j.Group)
+		set("unique_key", j.UniqueKey != "", j.UniqueKey)
 		list = append(list, m)
 	}
 	body, err := json.Marshal(list)
@@ -190,7 +191,7 @@ func (c *suiteClient) made(o *check.Op, a answer) {
 		return
 	}
 	for _, r := range got.Results {
-		if r.Status >= 300 && r.Code != "queue_paused" {
+		if r.Status >= 300 && r.Code != "queue_paused" && r.Code != "not_unique" {
 			c.w.t.Errorf("a job was refused: %s", a.body)
 		}
 		o.Made = append(o.Made, check.Made{ID: r.ID, Duplicate: r.Duplicate, Code: r.Code})

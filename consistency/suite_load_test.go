@@ -26,7 +26,8 @@ const (
 	windowLease = 4 * time.Second
 	windowOps   = 25   // of each client
 	backlogMax  = 1500 // jobs; above it nobody enqueues
-	heldMax     = 3    // dequeues that a user has not settled
+	batchMax    = 32
+	heldMax     = 3 // dequeues that a user has not settled
 )
 
 // suiteLoad is the clients of a run: two on each node, two that roam, and four on
@@ -143,8 +144,12 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			c.node = rng.IntN(len(l.w.c.Nodes))
 		}
 		fast := rng.IntN(10) < 3
-		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue()}[rng.IntN(10)]
+		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue(), purgedQueue}[rng.IntN(11)]
 		switch r := rng.IntN(100); {
+		case queue == purgedQueue && rng.IntN(12) == 0:
+			o := c.purge(queue)
+			l.pace(o)
+			l.backlog.Add(-int64(o.Moved))
 		// Who holds much gives it up: a job whose lease ends again and again is dead
 		// at last, which looks like a loss.
 		case r < 38 && l.backlog.Load() < backlogMax && len(mine) < heldMax:
@@ -224,7 +229,7 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast bool) *check.Op {
 	jobs := make([]check.Job, 1)
 	if rng.IntN(2) == 0 {
-		jobs = make([]check.Job, 1+rng.IntN(16))
+		jobs = make([]check.Job, 1+rng.IntN(batchMax))
 	}
 	if queue == groupedQueue { // they go out one by one
 		jobs = jobs[:min(len(jobs), 3)]
@@ -235,7 +240,7 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 		j.Body, j.Priority = l.bodyOf(rng), -1
 		switch queue {
 		case timedQueue:
-			switch rng.IntN(6) {
+			switch rng.IntN(7) {
 			case 0:
 				j.Delay = time.Duration(100+rng.IntN(900)) * time.Millisecond
 			case 1:
@@ -246,6 +251,8 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 				j.MaxFailures = 2 + rng.IntN(2)
 			case 4:
 				j.Priority = rng.IntN(10)
+			case 5:
+				j.UniqueKey = "u" + itoa(rng.Int64N(30))
 			}
 		case onceQueue:
 			j.AtMostOnce = true

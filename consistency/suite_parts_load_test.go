@@ -15,6 +15,7 @@ const (
 	poisonQueue  = "poison"  // two failures, then graves
 	gravesQueue  = "graves"
 	stepsQueue   = "steps"   // transactions: each acks a step and adds the next
+	purgedQueue  = "purged"  // emptied again and again
 	pausedPrefix = "paused-" // paused again and again
 	newsTopic    = "news"    // keeps all
 	ringTopic    = "ring"    // keeps ringKeeps
@@ -41,6 +42,7 @@ func (l *suiteLoad) setUp() {
 	}{
 		{poisonQueue, check.ConfigPart{MaxFailures: 2, DeadLetter: gravesQueue}},
 		{gravesQueue, check.ConfigPart{}},
+		{purgedQueue, check.ConfigPart{}},
 		{"", check.ConfigPart{Topic: newsTopic}},
 		{"", check.ConfigPart{Topic: ringTopic, MaxCount: ringKeeps}},
 	} {

@@ -247,6 +247,20 @@ func (c *suiteClient) redrive(queue string, max int) *check.Op {
 	return o
 }
 
+// purge drops a queue's ready and delayed jobs.
+func (c *suiteClient) purge(queue string) *check.Op {
+	o := c.op(check.Purge, queue)
+	c.w.rec.Begin(o)
+	a, _ := c.send(o, "DELETE", "/v1/queues/"+queue+"/jobs"+query(false, ""), nil, nil)
+	if o.Outcome == check.OK {
+		var got struct{ Purged int }
+		c.parse(o, a, &got)
+		o.Moved = got.Purged
+	}
+	c.w.rec.End(o)
+	return o
+}
+
 // configure tells a queue, or a topic, what to do.
 func (c *suiteClient) configure(queue string, p check.ConfigPart) *check.Op {
 	o := c.op(check.Configure, queue)

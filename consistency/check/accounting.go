@@ -25,6 +25,7 @@ type sent struct {
 	queue      string
 	made       *Made // nil without an answer
 	deliveries []taken
+	purged     time.Duration // not purged before, Never when no purge can have hit it
 }
 
 // refused: surely it is not there.
@@ -51,11 +52,16 @@ type taken struct {
 // gather puts the operations on each job together.
 func gather(h *History) (jobs map[string]*sent, p problems) {
 	jobs = map[string]*sent{}
-	attempts := firstTries(h)
+	attempts, purges := firstTries(h), h.purges()
 	byReceipt := map[string]*taken{}
 	for _, op := range h.Ops {
 		for i := range op.Jobs {
-			s := &sent{op: op, job: &op.Jobs[i], queue: cmp.Or(op.Jobs[i].Queue, op.Queue)}
+			s := &sent{op: op, job: &op.Jobs[i], queue: cmp.Or(op.Jobs[i].Queue, op.Queue), purged: Never}
+			for _, p := range purges {
+				if p.Queue == s.queue && p.Ret > op.Call {
+					s.purged = min(s.purged, p.Call)
+				}
+			}
 			if op.Outcome == OK {
 				s.made = &op.Made[i]
 			}
@@ -235,7 +241,7 @@ func Accounting(h *History) (Summary, []Problem) {
 			}
 			continue // a lost answer may be its one delivery
 		}
-		if s.answered() && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.job.MaxFailures == 0 {
+		if s.answered() && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.purged == Never && s.job.MaxFailures == 0 {
 			if s.op.Fast {
 				sum.FastLost++
 				continue

@@ -29,9 +29,11 @@ func BlackBox(h *History) []Problem {
 	for queue, q := range byQueue(h, jobs) { // order does not reach output
 		q.fifo(&p, queue)
 		q.falseEmpty(&p, queue)
+		q.purges(&p, h, queue)
 	}
 	dedup(&p, h)
 	attempts(&p, h, jobs)
+	unique(&p, jobs)
 	return p.all()
 }
 
@@ -172,7 +174,7 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 		if !s.job.timeless() || s.refused() || s.job.Group != "" || paused[s.queue] || configs[s.queue].MaxFailures != 0 {
 			continue
 		}
-		x := plain{s: s, from: s.op.Ret, until: Never}
+		x := plain{s: s, from: s.op.Ret, until: s.purged}
 		for i := range s.deliveries {
 			t := &s.deliveries[i]
 			x.until = min(x.until, t.call)

@@ -34,11 +34,12 @@ const (
 	Redrive   // of a dead letter queue
 	Configure // a queue or a topic
 	Fate      // of a fast answer's batch, which is Mark; Code is the answer
+	Purge     // of a queue's ready and delayed jobs
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count",
-	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure", "fate"}
+	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure", "fate", "purge"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -117,6 +118,7 @@ type Job struct {
 	MaxFailures int
 	DedupID     string
 	Group       string
+	UniqueKey   string
 }
 
 // timeless: it is ready at once and stays so until somebody takes it, though
@@ -127,7 +129,7 @@ func (j *Job) timeless() bool {
 
 // Made is what an enqueue answered for a job.
 type Made struct {
-	ID        string
+	ID        string // of one that is not unique: of the job that has the key
 	Duplicate bool
 	Code      string // "" = it is there
 }

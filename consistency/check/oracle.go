@@ -23,6 +23,7 @@ type oracle struct {
 	gone       map[fsm.Key]fsm.Code // CodeOK = acked
 	timers     oTimers
 	dedup      map[[2]string]fsm.Key
+	unique     map[[2]string]*oJob // by queue and key, until they are done
 	kept       map[string][]oResult
 	topics     map[string]*oTopic
 	thawing    []*oQueue // pauses that ended by time
@@ -55,7 +56,7 @@ type oJob struct {
 	maxFailures          int32
 	life                 int // of timers: those of an earlier one mean nothing
 	heldMs               int64
-	group                string
+	group, unique        string
 	slot                 bool   // it keeps the group's slot
 	back                 bool   // held back by a pause
 	source, reason       string // of one that died
@@ -165,7 +166,7 @@ type oDone struct {
 
 func newOracle() *oracle {
 	return &oracle{jobs: map[fsm.Key]*oJob{}, queues: map[string]*oQueue{}, sessions: map[uint64]*oSession{}, removed: map[uint64]bool{}, gone: map[fsm.Key]fsm.Code{},
-		dedup: map[[2]string]fsm.Key{}, kept: map[string][]oResult{}, attempts: map[string]*oAttempt{},
+		dedup: map[[2]string]fsm.Key{}, unique: map[[2]string]*oJob{}, kept: map[string][]oResult{}, attempts: map[string]*oAttempt{},
 		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{},
 		topics: map[string]*oTopic{}, appends: map[string][]oMade{}, txs: map[string][]oTx{}, told: map[string][]oTold{}, did: map[string]int{}}
 }
@@ -298,6 +299,8 @@ func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
 		o.pause(op)
 	case *fsm.Redrive:
 		return o.redrive(op)
+	case *fsm.Purge:
+		return o.purge(op)
 	case *fsm.Configure:
 		return o.configure(op)
 	case *fsm.Append:

@@ -9,7 +9,7 @@ import (
 // known refuses options that the oracle has no rules for.
 func known(op *fsm.Enqueue) error {
 	for i := range op.Jobs {
-		if n := &op.Jobs[i]; n.AtMs != 0 || n.UniqueKey != "" || n.MaxLen != 0 {
+		if n := &op.Jobs[i]; n.AtMs != 0 || n.MaxLen != 0 {
 			return fmt.Errorf("the oracle knows no job like %+v", n)
 		}
 	}
@@ -21,9 +21,13 @@ func (o *oracle) enqueue(h fsm.BatchHeader, op *fsm.Enqueue, answered bool) (all
 		n := &op.Jobs[i]
 		res := oResult{key: fsm.Key{Hi: h.Epoch, Lo: op.First + uint64(i)}}
 		first, known := o.dedup[[2]string{n.Queue, n.DedupID}]
+		holder := o.unique[[2]string{n.Queue, n.UniqueKey}]
 		switch {
 		case known && n.DedupID != "" && !answered:
 			res = oResult{key: first, duplicate: true}
+		case holder != nil && !answered:
+			res = oResult{key: holder.key, code: fsm.CodeNotUnique}
+			o.did["refused by a unique key"]++
 		case o.queue(n.Queue).in && !answered:
 			res.code = fsm.CodeQueuePaused
 			o.did["refused by a pause"]++
@@ -42,8 +46,11 @@ func (o *oracle) made(n *fsm.NewJob, res oResult) {
 
 func (o *oracle) insert(n *fsm.NewJob, key fsm.Key, takeDedup bool) {
 	o.seq++
-	j := &oJob{key: key, queue: n.Queue, body: string(n.Body), seq: o.seq, prio: n.Priority, amo: n.AtMostOnce, lease: n.LeaseMs, maxFailures: n.MaxFailures, born: o.now, group: n.Group}
+	j := &oJob{key: key, queue: n.Queue, body: string(n.Body), seq: o.seq, prio: n.Priority, amo: n.AtMostOnce, lease: n.LeaseMs, maxFailures: n.MaxFailures, born: o.now, group: n.Group, unique: n.UniqueKey}
 	o.jobs[key] = j
+	if k := [2]string{n.Queue, n.UniqueKey}; n.UniqueKey != "" && o.unique[k] == nil {
+		o.unique[k] = j
+	}
 	ttl := n.TTLMs
 	if j.amo && ttl == 0 {
 		ttl = fsm.AtMostOnceTTLMs

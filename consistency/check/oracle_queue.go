@@ -161,6 +161,7 @@ func configKey(queue string, maxFailures int, deadLetter string) string {
 // once only.
 func (o *oracle) bury(j *oJob, reason string) {
 	to := o.queue(j.queue).deadLetter
+	o.freeUnique(j)
 	j.reason = reason
 	if to == "" || to == j.queue || j.source != "" {
 		o.move(j, "dead")
@@ -196,6 +197,9 @@ func (o *oracle) redrive(op *fsm.Redrive) error {
 		if j.state != "dead" && (j.source == "" || j.state == "leased") || j.reason != "max_failures" && j.reason != "rejected" || n == int(op.Max) {
 			continue
 		}
+		if j.unique != "" {
+			return fmt.Errorf("the oracle redrives no job with a unique key: %v", j.key)
+		}
 		n++
 		to := op.Queue
 		if j.source != "" {
@@ -212,3 +216,22 @@ func (o *oracle) redrive(op *fsm.Redrive) error {
 }
 
 func redriveKey(queue string, max int) string { return fmt.Sprintf("redrive %q up to %d", queue, max) }
+
+// purge drops what is ready or delayed. Nothing is remembered of it.
+func (o *oracle) purge(op *fsm.Purge) error {
+	if op.States != fsm.StateReady|fsm.StateDelayed || op.UpTo != 0 {
+		return fmt.Errorf("the oracle knows no purge like %+v", op)
+	}
+	n := 0
+	for _, j := range o.jobsOf(op.Queue) {
+		if j.state == "ready" || j.state == "delayed" {
+			o.drop(j)
+			n++
+		}
+	}
+	o.did["purged"] += n
+	o.tell(purgeKey(op.Queue), oTold{count: n})
+	return nil
+}
+
+func purgeKey(queue string) string { return fmt.Sprintf("purge %q", queue) }

@@ -39,9 +39,22 @@ func (o *oracle) ack(j *oJob, it *fsm.Item) oResult {
 }
 
 func (o *oracle) end(j *oJob, why fsm.Code) {
+	o.drop(j)
+	o.gone[j.key] = why
+}
+
+// drop removes a job of which nothing is known then.
+func (o *oracle) drop(j *oJob) {
+	o.freeUnique(j)
 	o.move(j, "")
 	delete(o.jobs, j.key)
-	o.gone[j.key] = why
+}
+
+// freeUnique: the key of a job that is done, or dead, is free.
+func (o *oracle) freeUnique(j *oJob) {
+	if k := [2]string{j.queue, j.unique}; o.unique[k] == j {
+		delete(o.unique, k)
+	}
 }
 
 // failed counts a failure and tells whether it was the last one.

@@ -44,8 +44,8 @@ func (o *oracle) tx(h fsm.BatchHeader, op *fsm.Tx) error {
 			}
 			for i := range part.Jobs {
 				n := &part.Jobs[i]
-				if n.DedupID != "" {
-					return fmt.Errorf("the oracle knows no dedup ids within a transaction")
+				if n.DedupID != "" || n.UniqueKey != "" {
+					return fmt.Errorf("the oracle knows no dedup ids and unique keys within a transaction")
 				}
 				code := fsm.CodeOK
 				if o.queue(n.Queue).in {

@@ -11,7 +11,7 @@ type Parts struct {
 	Code    string
 	Paused  *PausePart
 	Config  *ConfigPart // Configure
-	Moved   int         // Redrive: jobs; its Max is unlike that of any other
+	Moved   int         // Redrive and Purge: jobs; a Redrive's Max is unlike that of any other
 	Facts   *Facts      // Show; Mark is the job's id
 }
 

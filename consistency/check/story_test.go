@@ -90,7 +90,7 @@ func (s *story) enqueueJobs(queue string, jobs ...Job) *Op {
 			prio = uint8(jobs[i].Priority)
 		}
 		op.Jobs = append(op.Jobs, fsm.NewJob{Queue: queue, Body: []byte(jobs[i].Body), Priority: prio, AtMostOnce: jobs[i].AtMostOnce, DelayMs: jobs[i].Delay.Milliseconds(),
-			TTLMs: jobs[i].TTL.Milliseconds(), MaxFailures: int32(jobs[i].MaxFailures), DedupID: jobs[i].DedupID, Group: jobs[i].Group})
+			TTLMs: jobs[i].TTL.Milliseconds(), MaxFailures: int32(jobs[i].MaxFailures), DedupID: jobs[i].DedupID, Group: jobs[i].Group, UniqueKey: jobs[i].UniqueKey})
 	}
 	s.first += uint64(len(jobs))
 	index := s.next(op)

@@ -59,7 +59,7 @@ func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 			w.append(op)
 		case Tx:
 			w.tx(op)
-		case Commit, Pause, Redrive, Configure:
+		case Commit, Pause, Redrive, Configure, Purge:
 			w.asks(op)
 		case Fate:
 			w.fate(op)
@@ -205,7 +205,7 @@ func (w *witness) made(op *Op, i int, answer *Made, want oResult) {
 	id, ok := fsm.ParseID(answer.ID)
 	switch {
 	case answer.Code != codeText(want.code):
-	case want.code != fsm.CodeOK:
+	case want.code != fsm.CodeOK && want.code != fsm.CodeNotUnique:
 		return
 	case ok && id.Key == want.key && answer.Duplicate == want.duplicate:
 		return
@@ -216,7 +216,7 @@ func (w *witness) made(op *Op, i int, answer *Made, want oResult) {
 // asSent compares a job in the log with what was sent.
 func (w *witness) asSent(op *Op, i int, n *fsm.NewJob, j *Job) {
 	if n.Queue != cmp.Or(j.Queue, op.Queue) || j.Priority >= 0 && int(n.Priority) != j.Priority || n.DelayMs != j.Delay.Milliseconds() || n.TTLMs != j.TTL.Milliseconds() ||
-		n.AtMostOnce != j.AtMostOnce || n.DedupID != j.DedupID || int(n.MaxFailures) != j.MaxFailures || n.LeaseMs != j.Lease.Milliseconds() || n.Group != j.Group {
+		n.AtMostOnce != j.AtMostOnce || n.DedupID != j.DedupID || int(n.MaxFailures) != j.MaxFailures || n.LeaseMs != j.Lease.Milliseconds() || n.Group != j.Group || n.UniqueKey != j.UniqueKey {
 		w.add("witness: altered", "%v: job %d stands in the log as %+v, the client sent %+v", op, i, n, j)
 	}
 }

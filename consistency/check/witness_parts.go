@@ -122,6 +122,8 @@ func (o *Op) key() string {
 		return pauseKey(o.Queue, o.Paused.In, o.Paused.Out, o.Paused.UntilMs)
 	case Redrive:
 		return redriveKey(o.Queue, o.Max)
+	case Purge:
+		return purgeKey(o.Queue)
 	case Configure:
 		if o.Config.Topic != "" {
 			return topicKey(o.Config.Topic, o.Config.MaxCount)
@@ -144,7 +146,7 @@ func (w *witness) asks(op *Op) {
 		switch {
 		case op.Kind == Commit && op.Code == "" && op.Topics[0].Version != t.version:
 			w.add("witness: result", "%v answers version %d, the log gives %d", op, op.Topics[0].Version, t.version)
-		case op.Kind == Redrive && op.Moved != t.count:
+		case (op.Kind == Redrive || op.Kind == Purge) && op.Moved != t.count:
 			w.add("witness: result", "%v answers %d, the log gives %d", op, op.Moved, t.count)
 		}
 		return
