@@ -62,12 +62,12 @@ func Judge(h *History, logs map[string]map[uint64]Entry, genesis []fsm.Member, w
 
 // Summary is the run in a line.
 func (r *Result) Summary() string {
-	checked, skipped := r.windows()
+	n := r.windows()
 	s := &r.Sum
 	return fmt.Sprintf("%s: %v, %d operations (%d ok, %d of them fast, %d unknown, %d failed), %d jobs answered, %d deliveries, %d done, %d fast ones lost, "+
-		"%d messages appended, %d read, %v, %d entries, %d terms, %d chains compared, %d windows checked (%d skipped), %d problems; checked in %v, %v",
+		"%d messages appended, %d read, %v, %d entries, %d terms, %d chains compared, %v, %d problems; checked in %v, %v",
 		r.Name, r.Length.Round(time.Second), s.Ops, s.OK, s.Fast, s.Unknown, s.Failed, s.Jobs, s.Delivered, s.Done, s.FastLost,
-		s.Appended, s.Read, r.Did, r.Entries, r.Terms, r.Chains, checked, skipped, len(r.Problems), r.took().Round(time.Millisecond), r.Took)
+		s.Appended, s.Read, r.Did, r.Entries, r.Terms, r.Chains, n, len(r.Problems), r.took().Round(time.Millisecond), r.Took)
 }
 
 // took is how long all checkers took.
@@ -78,15 +78,29 @@ func (r *Result) took() (sum time.Duration) {
 	return sum
 }
 
-func (r *Result) windows() (checked, skipped int) {
+// windowSum is what became of a run's windows.
+type windowSum struct {
+	Checked, Skipped, Ops int
+	ByLog                 int // of those checked: see Window
+}
+
+func (n windowSum) String() string {
+	return fmt.Sprintf("%d windows with %d operations checked (%d by the log's order, %d windows skipped)", n.Checked, n.Ops, n.ByLog, n.Skipped)
+}
+
+func (r *Result) windows() (n windowSum) {
 	for _, w := range r.Windows {
-		if w.Skipped == "" {
-			checked++
-		} else {
-			skipped++
+		switch {
+		case w.Skipped != "":
+			n.Skipped++
+			continue
+		case w.ByLog:
+			n.ByLog++
 		}
+		n.Checked++
+		n.Ops += w.Ops
 	}
-	return checked, skipped
+	return n
 }
 
 // Keep writes what somebody needs to look into a failed run: the history as text,
@@ -109,10 +123,7 @@ func (r *Result) Keep(dir string) (paths []string) {
 		paths = append(paths, path)
 	}
 	for _, w := range r.Windows {
-		bad := slices.ContainsFunc(r.Problems, func(p Problem) bool {
-			return strings.HasSuffix(p.Text, " "+w.Queue+" have no order that explains them")
-		})
-		if !bad || w.html == nil {
+		if !w.bad {
 			continue
 		}
 		path := filepath.Join(dir, w.Queue+".html")

@@ -1,18 +1,16 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// windowTimeout is how long one window may be looked at. One that takes longer
-// counts as failed: its clients did too much at a time.
+// windowTimeout is how long the general search may look at one window. What it has
+// not decided by then the log's order decides, see certify.
 const windowTimeout = 20 * time.Second
 
 // Window is the outcome of one queue's check.
@@ -20,6 +18,8 @@ type Window struct {
 	Queue   string
 	Ops     int
 	Skipped string // why it was not checked
+	ByLog   bool   // the search took too long, and the log's order explains the answers
+	bad     bool   // nothing explains them
 	html    func(io.Writer) error
 }
 
@@ -37,7 +37,15 @@ func (w *Window) Timeline(to io.Writer) error { return w.html(to) }
 // one that took them, and gave them back if it did. What happened behind all that was
 // answered is left out: nobody saw it, and leases may be over by then. Without a replay
 // a window with such operations is skipped.
+//
+// The search is general: it does not ask where the log has what. When it takes too
+// long, the order of the log is tried, which is one order of the many; it counts only
+// if clocks allow it and the model gives every answer in it.
 func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Problem) {
+	return linear(h, prefix, r, windowTimeout)
+}
+
+func linear(h *History, prefix string, r *Replay, timeout time.Duration) (windows []*Window, found []Problem) {
 	byQueue := map[string][]*Op{}
 	var order []string
 	for _, op := range h.Ops {
@@ -50,7 +58,7 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 		byQueue[op.Queue] = append(byQueue[op.Queue], op)
 	}
 	for _, queue := range order {
-		w, p := window(h, queue, byQueue[queue], r)
+		w, p := window(h, queue, byQueue[queue], r, timeout)
 		if w.Ops > 0 || w.Skipped != "" {
 			windows = append(windows, w)
 		}
@@ -59,9 +67,9 @@ func Linear(h *History, prefix string, r *Replay) (windows []*Window, found []Pr
 	return windows, found
 }
 
-func window(h *History, queue string, ops []*Op, r *Replay) (*Window, []Problem) {
-	w := &Window{Queue: queue}
-	var all []porcupine.Operation
+// gather makes the operations that are checked of those that were called: what has no
+// answer, or not all of it, is what the log says of it.
+func (w *Window) gather(h *History, ops []*Op, r *Replay) (all []*Op) {
 	first, last, lease, end := Never, time.Duration(0), Never, uint64(0)
 	for _, op := range ops {
 		if op.Outcome == OK {
@@ -77,7 +85,7 @@ func window(h *History, queue string, ops []*Op, r *Replay) (*Window, []Problem)
 	}
 	if last-first > lease || h.rebooted(first, last) {
 		w.Skipped = "leases may have ended in it"
-		return w, nil
+		return nil
 	}
 	named := map[string]int{}
 	for _, op := range ops {
@@ -85,13 +93,10 @@ func window(h *History, queue string, ops []*Op, r *Replay) (*Window, []Problem)
 			named[op.Kind.String()+op.Items[i].Receipt]++
 		}
 	}
-	add := func(op *Op) {
-		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Output: op, Call: int64(op.Call), Return: int64(op.Ret)})
-	}
 	for _, op := range ops {
 		switch untold := r.untold(op); {
 		case op.Outcome == OK && !untold:
-			add(op)
+			all = append(all, op)
 			continue
 		case op.Outcome == Failed && !untold:
 			continue
@@ -105,131 +110,42 @@ func window(h *History, queue string, ops []*Op, r *Replay) (*Window, []Problem)
 		}
 		if !ok {
 			w.Skipped = fmt.Sprintf("not known what it did: %v", op)
-			return w, nil
+			return nil
 		}
 		for _, o := range did {
 			if o.Index <= end {
-				add(o)
+				all = append(all, o)
 			}
 		}
 	}
 	w.Ops = len(all)
-	if w.Ops == 0 {
-		return w, nil // nothing happened in it
-	}
-	result, info := porcupine.CheckOperationsVerbose(queueModel, all, windowTimeout)
-	w.html = func(to io.Writer) error { return porcupine.Visualize(queueModel, info, to) }
-	switch result {
-	case porcupine.Illegal:
-		return w, []Problem{{"linear", fmt.Sprintf("the %d operations on %s have no order that explains them", w.Ops, queue)}}
-	case porcupine.Unknown:
-		return w, []Problem{{"linear: timeout", fmt.Sprintf("the %d operations on %s took longer than %v to check", w.Ops, queue, windowTimeout)}}
-	}
-	return w, nil
-}
-
-// lState is a queue without time. It is never changed, only replaced.
-type lState struct {
-	seq    int
-	ready  []lJob // by place
-	leased []lJob // by place
-}
-
-type lJob struct {
-	place   int
-	body    string
-	receipt string // of its lease
-}
-
-var queueModel = porcupine.Model{
-	Init: func() any { return lState{} },
-	Step: func(state, in, _ any) (bool, any) { return state.(lState).step(in.(*Op)) },
-	Equal: func(a, b any) bool {
-		x, y := a.(lState), b.(lState)
-		return x.seq == y.seq && slices.Equal(x.ready, y.ready) && slices.Equal(x.leased, y.leased)
-	},
-	DescribeOperation: func(in, _ any) string { return in.(*Op).describe() },
-	DescribeState: func(s any) string {
-		x := s.(lState)
-		return fmt.Sprintf("ready %v, leased %v", bodies(x.ready), bodies(x.leased))
-	},
-}
-
-func bodies(jobs []lJob) (all []string) {
-	for _, j := range jobs {
-		all = append(all, j.body)
-	}
 	return all
 }
 
-func (s lState) step(op *Op) (bool, lState) {
-	n := lState{s.seq, slices.Clone(s.ready), slices.Clone(s.leased)}
-	switch op.Kind {
-	case Enqueue:
-		for i := range op.Jobs {
-			n.seq++
-			n.ready = append(n.ready, lJob{place: n.seq, body: op.Jobs[i].Body})
-		}
-	case Dequeue:
-		if len(op.Got) != min(op.Max, len(s.ready)) {
-			return false, s
-		}
-		for i := range op.Got {
-			j := n.ready[0]
-			if j.body != op.Got[i].Body {
-				return false, s
-			}
-			n.ready = n.ready[1:]
-			j.receipt = op.Got[i].Receipt
-			n.leased = put(n.leased, j)
-		}
-	case Ack, Nack, Release:
-		for i := range op.Items {
-			it := &op.Items[i]
-			at := slices.IndexFunc(n.leased, func(j lJob) bool { return j.receipt == it.Receipt })
-			if (at >= 0) != (it.Code == "" && !it.Already) {
-				return false, s
-			}
-			if at < 0 {
-				continue
-			}
-			j := n.leased[at]
-			n.leased = slices.Delete(n.leased, at, at+1)
-			if op.Kind != Ack {
-				j.receipt = ""
-				n.ready = put(n.ready, j)
-			}
-		}
-	case Count:
-		return op.Count.Ready == len(s.ready) && op.Count.Leased == len(s.leased), s
+func window(h *History, queue string, ops []*Op, r *Replay, timeout time.Duration) (*Window, []Problem) {
+	w := &Window{Queue: queue}
+	all := w.gather(h, ops, r)
+	if len(all) == 0 {
+		return w, nil // nothing happened in it, or nobody knows what
 	}
-	return true, n
-}
-
-// put inserts a job in its place.
-func put(jobs []lJob, j lJob) []lJob {
-	at, _ := slices.BinarySearchFunc(jobs, j, func(a, b lJob) int { return cmp.Compare(a.place, b.place) })
-	return slices.Insert(jobs, at, j)
-}
-
-func (o *Op) describe() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v", o.Kind)
-	for i := range o.Jobs {
-		fmt.Fprintf(&b, " %.40q", o.Jobs[i].Body)
+	history := make([]porcupine.Operation, len(all))
+	for i, op := range all {
+		history[i] = porcupine.Operation{ClientId: op.Client, Input: op, Output: op, Call: int64(op.Call), Return: int64(op.Ret)}
 	}
-	for i := range o.Items {
-		fmt.Fprintf(&b, " %s %s", o.Items[i].Receipt, o.Items[i].Code)
-	}
-	switch o.Kind {
-	case Dequeue:
-		fmt.Fprintf(&b, " %d →", o.Max)
-		for i := range o.Got {
-			fmt.Fprintf(&b, " %.40q", o.Got[i].Body)
+	m := newQueueModel(all)
+	model := m.porcupine()
+	result, info := porcupine.CheckOperationsVerbose(model, history, timeout)
+	w.html = func(to io.Writer) error { return porcupine.Visualize(model, info, to) }
+	switch result {
+	case porcupine.Illegal:
+		w.bad = true
+		return w, []Problem{{"linear", fmt.Sprintf("the %d operations on %s have no order that explains them", w.Ops, queue)}}
+	case porcupine.Unknown:
+		if err := m.certify(all, m.logOrder(all, r)); err != nil {
+			w.bad = true
+			return w, []Problem{{"linear: timeout", fmt.Sprintf("the %d operations on %s took longer than %v to check, and the log's order does not explain them: %v", w.Ops, queue, timeout, err)}}
 		}
-	case Count:
-		fmt.Fprintf(&b, " → %+v", o.Count)
+		w.ByLog = true
 	}
-	fmt.Fprintf(&b, " (%v, index %d)", o.Outcome, o.Index)
-	return b.String()
+	return w, nil
 }

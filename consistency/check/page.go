@@ -25,14 +25,14 @@ func Page(runs []*Result) []byte {
 	}
 	type view struct {
 		*Result
-		Bars             []bar
-		OK, Bad          string // polylines
-		Peak             int
-		Faults           []string
-		Checked, Skipped int
-		Length           string
-		Checks           []string
-		Lost             int
+		Bars      []bar
+		OK, Bad   string // polylines
+		Peak      int
+		Faults    []string
+		InWindows windowSum
+		Length    string
+		Checks    []string
+		Lost      int
 	}
 	var data struct {
 		Runs                         []view
@@ -41,7 +41,7 @@ func Page(runs []*Result) []byte {
 	}
 	for _, r := range runs {
 		v := view{Result: r, Length: r.Length.Round(time.Second).String()}
-		v.Checked, v.Skipped = r.windows()
+		v.InWindows = r.windows()
 		for _, p := range r.Problems {
 			if strings.Contains(p.Check, "lost") {
 				v.Lost++

@@ -15,6 +15,7 @@ type Replay struct {
 	Did map[string]int
 
 	o      *oracle
+	log    []Entry
 	proofs []proof // by index
 }
 
@@ -24,8 +25,8 @@ type proof struct {
 	ret   time.Duration // the first such answer at this index or above
 }
 
-func newReplay(h *History, o *oracle) *Replay {
-	r := &Replay{Did: o.did, o: o}
+func newReplay(h *History, o *oracle, log []Entry) *Replay {
+	r := &Replay{Did: o.did, o: o, log: log}
 	for _, op := range h.Ops {
 		if op.Outcome == OK && !op.Fast && op.Index > 0 {
 			r.proofs = append(r.proofs, proof{op.Index, op.Ret})

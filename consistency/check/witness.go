@@ -68,7 +68,7 @@ func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 	w.lostAnswers()
 	w.askedOften()
 	w.order()
-	return newReplay(h, w.o), w.all()
+	return newReplay(h, w.o, log), w.all()
 }
 
 // reads compares what was read at an index.
