@@ -98,6 +98,11 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 	for _, ln := range respLns {
 		defer ln.Close() // closed twice after a good end
 	}
+	// Reading the log, or joining, may take long: nobody shall wait for that unanswered.
+	lent := []*lentListener{lend(ln, httpapi.NewLoading(cfg.node.Name, int(cfg.maxBody), log).Answer)}
+	for _, ln := range respLns {
+		lent = append(lent, lend(ln, respapi.AnswerLoading))
+	}
 	if len(cfg.resp.ignored) > 0 {
 		log.Warn("directives of disque-conf that mean nothing here", zap.Strings("directives", cfg.resp.ignored))
 	}
@@ -123,6 +128,11 @@ func serve(cfg serveConfig, log *zap.Logger, level *zap.AtomicLevel, signals <-c
 		default: // it stops already
 		}
 	})
+	for _, l := range lent {
+		if err := l.takeBack(); err != nil {
+			return errors.Join(err, closeFronts(context.Background(), server, resp), node.Close(context.Background()))
+		}
+	}
 	served := make(chan error, 1+len(respLns))
 	go func() { served <- server.Serve(ln) }()
 	for _, ln := range respLns {
