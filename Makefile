@@ -11,7 +11,7 @@ BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
 SIM_SEEDS    ?= 5000
 DAMAGED_COPIES ?= 10000
-RANDOM_OPS   ?= 1000000
+RANDOM_LOGS  ?= 20000
 MEMBER_ROUNDS ?= 10
 
 .PHONY: help build demo dev test race lint fmt fuzz bench bench-baseline bench-report test-crash test-topics test-members test-timers consistency-quick consistency consistency-long seeded-bugs random-logs sim damaged-copies compat check clean
@@ -91,8 +91,8 @@ seeded-bugs: ## each bug on purpose: the tests must find it; table in bin/seeded
 	@mkdir -p bin
 	RAFTQ_SEEDED_BUGS=$(or $(SEEDED),cheapest) RAFTQ_SEEDED_REPORT=$(CURDIR)/bin/seeded-bugs.md $(GO) test -count=1 -v -timeout 60m -run TestSeededBugs ./consistency
 
-random-logs: ## RANDOM_OPS operations in random logs, the machine against a naive model
-	RAFTQ_RANDOM_OPS=$(RANDOM_OPS) $(GO) test -count=1 -v -timeout 0 -run 'TestRandomEntries$$' ./fsm
+random-logs: ## RANDOM_LOGS random logs, the machine against a naive model
+	RAFTQ_RANDOM_LOGS=$(RANDOM_LOGS) $(GO) test -count=1 -v -timeout 0 -run 'TestRandomEntries$$' ./fsm
 
 sim: ## SIM_SEEDS seeds of the simulator
 	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
