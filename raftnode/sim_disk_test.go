@@ -272,3 +272,70 @@ func (c *checker) promised(n *simNode, m *pb.Message) {
 		c.w.failf("%s confirms entry %d, and its disk ends at %d", n.name, m.GetIndex(), d.last())
 	}
 }
+
+// write starts the next group of the log writer's queue.
+func (n *simNode) write() {
+	w := n.w
+	if n.busy || n.jammed {
+		return
+	}
+	if len(n.taken) == 0 {
+		n.taken, n.queue = n.queue, nil
+	}
+	if len(n.taken) == 0 {
+		return
+	}
+	k := groupLen(n.taken)
+	n.group, n.taken, n.busy = n.taken[:k:k], n.taken[k:], true
+	n.writes++
+	took := between(w.diskRand, w.opt.diskMin, w.opt.diskMax)
+	if w.diskRand.Float64() < w.opt.stall {
+		took = between(w.diskRand, 50e6, 2000e6)
+		w.stats.Stalls++
+	}
+	n.completeAt(n.life, w.now+took+n.disk.stalledFor())
+}
+
+// completeAt ends the write under way, not before the stall of the disk and the
+// pause of the process are over.
+func (n *simNode) completeAt(life int, at int64) {
+	w := n.w
+	w.after(at-w.now, func() {
+		if n.life != life {
+			return
+		}
+		if later := max(n.paused, n.disk.stalled); later > w.now {
+			n.completeAt(life, later+between(w.diskRand, 0, 1e6))
+			return
+		}
+		jobs := n.group
+		if n.disk.failing {
+			n.jam(jobs)
+			return
+		}
+		n.group, n.busy = nil, false
+		if err := n.writer.write(jobs); err != nil {
+			w.failf("%s: the log writer fails: %v", n.name, err)
+		}
+		n.post(appended{jobs})
+		n.write()
+	})
+}
+
+// jam is a sync that fails. The next one would succeed and lie, so there must be none:
+// the node ends.
+func (n *simNode) jam(jobs []*appendJob) {
+	w := n.w
+	w.stats.DiskErrors++
+	n.disk.failing, n.jammed, n.group = false, true, nil
+	n.disk.crash(jobs)
+	n.post(failed{errFsync})
+	life := n.life
+	w.after(100e6, func() {
+		if n.life == life && !n.stopped() {
+			w.failf("%s goes on after an fsync error", n.name)
+		}
+	})
+}
+
+var errFsync = errors.New("fsync: input/output error")

@@ -81,3 +81,95 @@ func (c *checker) final() {
 		}
 	}
 }
+
+// settle is the second phase: faults end, every node is up, and within bounded
+// time all is answered, drained and equal on all nodes.
+func (w *world) settle() {
+	w.phase = "liveness"
+	w.nemesis.over = true
+	w.net.heal()
+	w.net.calm()
+	w.note('h')
+	for _, n := range w.live() {
+		n.disk.stalled, n.disk.failing, n.paused = 0, false, 0
+		if !n.up {
+			n.start()
+		}
+		n.step()
+	}
+	w.heal(30e9, "every request is answered", func() bool {
+		for _, o := range w.check.ops {
+			if o.outcome == pending {
+				return false
+			}
+		}
+		return true
+	})
+	w.heal(10e9, "leases and delays end without any traffic", func() bool {
+		t := w.check.refs[0].Totals()
+		return t.Delayed+t.Leased == 0
+	})
+	w.phase = "drain"
+	for i, n := range w.live() {
+		c := &simClient{w: w, id: 1000 + i, home: n, drain: true}
+		w.clients = append(w.clients, c)
+		c.soon()
+	}
+	w.heal(90e9, "the queues are drained", func() bool {
+		w.endForsaken()
+		for _, n := range w.live() {
+			// Entries of before the heal commit with the first leader after it, and
+			// a fast answer's batch may still be on its way.
+			if !n.up || !n.core.origin.registered || len(n.core.origin.inflight) > 0 {
+				return false
+			}
+		}
+		t := w.check.refs[0].Totals()
+		return t.Ready+t.Delayed+t.Leased == 0
+	})
+	w.phase = "end"
+	w.heal(30e9, "all nodes come to rest at the same entry", func() bool {
+		for _, n := range w.live() {
+			if !n.up || n.at != w.check.last() || n.core.lastAppended != n.at || len(n.core.appends) > 0 || len(n.core.origin.inflight) > 0 {
+				return false
+			}
+		}
+		return len(w.check.waiters) == 0
+	})
+	w.check.final()
+}
+
+func (w *world) heal(ns int64, what string, done func() bool) {
+	if w.run(ns, done) {
+		return
+	}
+	state := ""
+	for _, n := range w.live() {
+		if !n.up {
+			state += "\n  " + n.name + " is down"
+			continue
+		}
+		c := n.core
+		state += "\n  " + n.describe()
+		for _, r := range c.origin.waiting {
+			if o := n.open[r]; o != nil {
+				state += "\n    not packed: " + o.String()
+			}
+		}
+		for _, b := range c.origin.inflight {
+			for _, r := range b.reqs {
+				if o := n.open[r]; o != nil {
+					state += "\n    packed: " + o.String()
+				}
+			}
+		}
+		for _, r := range c.reads.list {
+			if o := n.reading[r]; o != nil {
+				state += "\n    read: " + o.String()
+			} else if r.empty != nil && n.open[r.empty] != nil {
+				state += "\n    reads that it is empty: " + n.open[r.empty].String()
+			}
+		}
+	}
+	w.failf("not live: %s: not within %s after everything healed%s", what, ms(ns), state)
+}
