@@ -44,6 +44,7 @@ var seededBugs = []seededBug{
 	{"key-of-another-request", "another request under the same idempotency key gets its answer", blockMachine},
 	{"tx-half-applied", "a transaction that fails leaves what came before the failure", blockMachine},
 	{"batch-applied-twice", "a batch that comes a second time is applied again", blockMachine},
+	{"given-back-by-one-of-two", "an at-most-once job that two requests were answered with is given back by one of them, after its lease", blockScripts},
 	{"changed-under-a-copy", "a job is changed in place while a snapshot or a copy shares it", blockMachine},
 	{"messages-overwritten", "two copies of a topic append to the same memory", blockFutures},
 
@@ -53,6 +54,7 @@ var seededBugs = []seededBug{
 	{"batch-number-not-in-snapshot", "a restart forgets how far a node's batches are applied", blockMachine},
 	{"fate-not-in-snapshot", "a restart forgets what became of the batches of a node's earlier starts", blockMachine},
 	{"away-not-in-snapshot", "a restart forgets that a node's waiters are passed over", blockMachine},
+	{"attempt-not-in-snapshot", "a restart forgets what a dequeue was given that may come again", blockMachine},
 	{"waiters-not-in-snapshot", "a restart forgets consumers that wait", blockMachine},
 	{"acked-ids-not-in-snapshot", "a restart forgets which jobs were acked", blockMachine},
 	{"failures-not-in-snapshot", "a restart forgets how often a job failed", blockMachine},

@@ -168,12 +168,27 @@ func (m *Machine) shared(it jobItem) bool {
 	panic(fmt.Sprintf("BUG: job %v is leased under an attempt that does not know it", ID{Key: it.key}))
 }
 
+// others tells whether the lease was answered to more than one request that did not
+// give it back.
+func (m *Machine) others(it jobItem) bool {
+	if it.flags&flagAttempt == 0 {
+		return false
+	}
+	t, _ := m.tried.Get(tried{key: it.key})
+	for _, j := range m.attemptOf(t.attempt).jobs {
+		if j.key == it.key && j.under(it) {
+			return j.holders > 1
+		}
+	}
+	return false
+}
+
 // encodeAttempts writes the attempts that have leases; those that wait are their
 // waiters'.
 func (m *Machine) encodeAttempts(e *encoder) {
 	e.open(sectionAttempts)
 	m.attempts.Scan(func(key string, a *attempt) bool {
-		if a.waiter != nil {
+		if a.waiter != nil || seeded == "attempt-not-in-snapshot" {
 			return true
 		}
 		e.text(key)

@@ -64,7 +64,7 @@ type job struct {
 	body       string // immutable; up to 1 KiB it lies behind this record
 	rare       *rare  // nil when all is zero; never changed, replaced (setRare)
 	leaseMs    uint32 // own default, 0 = 60 s
-	heldMs     uint32 // length of the last lease
+	heldMs     uint32 // length of the last lease, or heldByOthers
 	grant      uint32 // last grant number, never reused
 	deliveries uint32 // grants minus those given back
 	failures   uint32
@@ -231,6 +231,11 @@ func (j *job) holds(it *Item) bool {
 func (j *job) heldOnce() bool {
 	return j.state == stateHeld && j.flags&(flagAtMostOnce|flagTag) == flagAtMostOnce|flagTag
 }
+
+// heldByOthers, in the place of the length of its last lease, says of a job that is
+// held after it that more than one request was answered with it: one of them cannot
+// give it back.
+const heldByOthers = 0
 
 // jobItem is a job with its key: an item of the tree of jobs, the only place
 // that holds job pointers.

@@ -120,7 +120,7 @@ func (m *model) giveBack(it Item, res *ItemResult) {
 		return
 	}
 	res.ID = j.id()
-	if !j.proven(it) || j.state != "leased" && j.state != "held" {
+	if !j.proven(it) || j.state != "leased" && (j.state != "held" || j.held == 0) {
 		res.Code = CodeLeaseLost
 		return
 	}

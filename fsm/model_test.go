@@ -565,6 +565,13 @@ func (m *model) failed(j *mJob) bool {
 func (m *model) leaseOver(j *mJob) {
 	last := m.failed(j)
 	if j.amo {
+		for _, a := range m.attempts {
+			for _, g := range a.jobs {
+				if g.job == j && g.live(m) && g.holders > 1 {
+					j.held = 0 // nobody can give it back any more
+				}
+			}
+		}
 		m.set(j, "held")
 	} else if last {
 		m.dead(j, "max_failures")

@@ -199,7 +199,8 @@ func extendItem(m *Machine, item *Item, res *ItemResult) {
 }
 
 // giveBackItem undoes a hand-out that reached nobody. For at-most-once jobs this
-// works after the end of the lease as well: they were not delivered.
+// works after the end of the lease as well: they were not delivered, unless the same
+// attempt came again before that and another request was answered with them.
 func giveBackItem(m *Machine, item *Item, res *ItemResult) {
 	it, q := m.find(item.Key)
 	if q == nil {
@@ -209,7 +210,7 @@ func giveBackItem(m *Machine, item *Item, res *ItemResult) {
 		return
 	}
 	res.ID = it.id(item.Key)
-	if !it.holds(item) || it.state != stateLeased && it.state != stateHeld {
+	if !it.holds(item) || it.state != stateLeased && it.state != stateHeld || it.heldOnce() && it.heldMs == heldByOthers {
 		res.Code = CodeLeaseLost
 		return
 	}

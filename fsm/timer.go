@@ -116,6 +116,9 @@ func (m *Machine) leaseOver(q *queue, it jobItem) {
 	dead := m.fail(q, it.job)
 	switch {
 	case it.flags&flagAtMostOnce != 0 && seeded != "at-most-once-after-lease":
+		if m.others(it) && seeded != "given-back-by-one-of-two" {
+			it.heldMs = heldByOthers
+		}
 		m.move(q, it, stateHeld, 0)
 	case dead:
 		m.bury(q, it, reasonMaxFailures)
