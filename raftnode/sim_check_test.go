@@ -22,9 +22,11 @@ const (
 	opRead
 	opGiveBack
 	opSide
+	opReject
+	opSettle
 )
 
-var opNames = [...]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "read", "give-back", "side"}
+var opNames = [...]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "read", "give-back", "side", "reject", "settle"}
 
 func (k opKind) String() string { return opNames[k] }
 
@@ -44,6 +46,8 @@ type simOp struct {
 	client   int
 	node     *simNode
 	life     int
+	boots    uint64     // of its node
+	family   *simFamily // with an idempotency key or an attempt id
 	op       fsm.Op
 	req      *request
 	read     *read
@@ -58,6 +62,7 @@ type simOp struct {
 
 	fast     *fastPromise // answered at the leader's append
 	effectAt uint64       // entry; 0 = none seen
+	given    []*modelJob  // handed to it first
 	result   *fsm.Result
 	epoch    uint64
 	request  uint64
@@ -110,6 +115,9 @@ func (c *checker) add(o *simOp) {
 // stepped follows the core after each step: entries applied, chains.
 func (c *checker) stepped(n *simNode) {
 	to := n.core.confirmed.Index
+	if k := n.core.stats.installs; k != n.installs {
+		n.installs, n.restored = k, n.core.snaps.lastIndex
+	}
 	if to == n.at {
 		return
 	}
@@ -260,6 +268,9 @@ func (c *checker) checkOK(o *simOp, res *fsm.Result) {
 		if res.Code != o.result.Code || !slices.Equal(res.Items, o.result.Items) || !sameSide(res, o.result) {
 			w.failf("%v has result %+v, the log's replay %+v", o, res, o.result)
 		}
+		if o.family != nil {
+			o.family.answered(w, o, res)
+		}
 	case len(res.Jobs) > 0:
 		c.delivered(o, res)
 	case o.effectAt == 0:
@@ -267,6 +278,7 @@ func (c *checker) checkOK(o *simOp, res *fsm.Result) {
 		if op.WaitMs > 0 {
 			w.failf("%v has not waited and is answered with nothing", o)
 		}
+		c.nothingAgain(o, op, res.Position.Index)
 		for _, q := range op.Queues {
 			k := slices.Index(c.queues, q)
 			if k < 0 {
@@ -294,20 +306,28 @@ func (c *checker) delivered(o *simOp, res *fsm.Result) {
 	for k := range res.Jobs {
 		d := &res.Jobs[k]
 		f := c.grants[modelGrant{d.ID.Key, d.Grant}]
-		if f == nil || f.op != o || f.d.Tag != d.Tag {
+		var given *fsm.Delivered
+		if f != nil {
+			given = f.heldBy(o)
+		}
+		if given == nil || f.d.Tag != d.Tag {
 			w.failf("%v is answered with grant %d of job %v, which the log does not give it", o, d.Grant, d.ID)
 		}
 		if f.index > res.Position.Index {
 			w.failf("%v is answered at index %d with job %v, granted in entry %d", o, res.Position.Index, d.ID, f.index)
 		}
-		if !sameDelivered(d, &f.d) {
-			w.failf("%v is answered with %+v, the log gives it %+v", o, d, f.d)
+		if was := *given; o.family != nil && res.Position.Index > o.effectAt && d.LeaseUntil > was.LeaseUntil {
+			was.LeaseUntil = d.LeaseUntil // learnt of from a snapshot: another try has extended it
+			given = &was
+		}
+		if !sameDelivered(d, given) {
+			w.failf("%v is answered with %+v, the log gives it %+v", o, d, *given)
 		}
 		if f.back {
 			w.failf("%v is answered with grant %d of job %v, which was given back", o, d.Grant, d.ID)
 		}
 	}
-	if res.Position.Index != c.grants[modelGrant{res.Jobs[0].ID.Key, res.Jobs[0].Grant}].index {
+	if o.family == nil && res.Position.Index != c.grants[modelGrant{res.Jobs[0].ID.Key, res.Jobs[0].Grant}].index {
 		// After a snapshot install: what the request holds there.
 		w.stats.FromSnapshot++
 	}
@@ -330,45 +350,14 @@ func (c *checker) received(o *simOp, res *fsm.Result) {
 	for k := range res.Jobs {
 		d := &res.Jobs[k]
 		j := c.jobs[d.ID.Key]
+		if o.family != nil && j.receivedBy == o.family {
+			continue // the same client, that asked again
+		}
+		j.receivedBy = o.family
 		if j.received++; j.job.AtMostOnce && j.received > 1 {
 			c.w.failf("%v is the second client to receive at-most-once job %v", o, d.ID)
 		}
 	}
-}
-
-// readDone takes an answered read.
-func (c *checker) readDone(n *simNode, r *read) {
-	w := c.w
-	o := n.reading[r]
-	if o == nil {
-		w.failf("%s answers a read that it does not have", n.name)
-	}
-	delete(n.reading, r)
-	w.note('r', uint64(o.id), r.pos.Index)
-	if r.err != nil {
-		c.finish(o, refused)
-		return
-	}
-	if !o.strong {
-		o.minIndex = max(r.how.MinIndex, c.fastAt[n])
-		c.fastAt[n] = r.pos.Index
-	}
-	e := c.position(o, r.pos)
-	if r.how.Age && r.age >= 0 {
-		c.checkAge(o, r)
-	}
-	if o.messages != e.messages {
-		w.failf("%v sees %d messages at index %d, the log's replay has %d", o, o.messages, r.pos.Index, e.messages)
-	}
-	for k := range e.counts {
-		if e.counts[k] != o.counts[k] {
-			w.failf("%v sees %+v at index %d, the log's replay has %+v", o, o.counts[k], r.pos.Index, e.counts[k])
-		}
-		if o.counts[k].Ready < e.plain[k] {
-			w.failf("%v sees %d ready jobs in %s at index %d, at least %d are", o, o.counts[k].Ready, c.queues[k], r.pos.Index, e.plain[k])
-		}
-	}
-	c.finish(o, answeredOK)
 }
 
 // nodeDied ends what was open on a node: outcomes are not known.

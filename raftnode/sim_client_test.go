@@ -105,7 +105,7 @@ func (w *world) acked() int { return w.check.refTotalsAcked() }
 
 func (c *simClient) send(o *simOp, n *simNode, op fsm.Op, timeout int64) *simOp {
 	w := c.w
-	o.client, o.node, o.life, o.op = c.id, n, n.life, op
+	o.client, o.node, o.life, o.boots, o.op = c.id, n, n.life, n.disk.boots, op
 	fast := o.kind != opGiveBack && o.kind != opSide && !c.drain && w.clientRand.Float64() < w.opt.fast
 	o.req = &request{op: op, fast: fast, timeout: timeout, bytes: fsm.Size(op), done: make(chan struct{}, 1)}
 	n.open[o.req] = o
@@ -188,7 +188,6 @@ func (c *simClient) dequeueFrom(n *simNode, timeout int64, queues []string) {
 	if queues != nil {
 		op.Queues, op.WaitMs = queues, 0
 	}
-	cut := 0 // answers that are not read
 	if c.drain {
 		op.Max = 10
 		op.Queues = nil
@@ -199,14 +198,30 @@ func (c *simClient) dequeueFrom(n *simNode, timeout int64, queues []string) {
 		if opt.side > 0 && r.IntN(2) == 0 {
 			op.Queues, op.WaitMs = []string{sideDead, sideQueue}, 0
 		}
-	} else if r.Float64() < opt.hangups {
+	} else if r.Float64() < opt.retries {
+		op.AttemptID = o.begin(op).attemptID()
+	}
+	o.ended = func(*simOp) { c.soon() }
+	c.sendDequeue(o, n, op, timeout)
+}
+
+// sendDequeue sends a dequeue whose client may hang up, not see the answer, or ask again.
+func (c *simClient) sendDequeue(o *simOp, n *simNode, op *fsm.Dequeue, timeout int64) {
+	w, r := c.w, c.w.clientRand
+	opt := &w.opt
+	cut := 0 // answers that are not read
+	if !c.drain && r.Float64() < opt.hangups {
 		if cut = 1 + r.IntN(4); cut == 4 {
 			// Gone at some moment, seen at once.
 			w.after(between(r, 0, op.WaitMs*1e6+50e6), func() { c.hangUp(o) })
 		}
 	}
+	then := o.ended
 	o.ended = func(o *simOp) {
-		defer c.soon()
+		defer then(o)
+		if o.family != nil {
+			defer func() { c.maybeAgain(o.family, o, o.left || cut != 0) }()
+		}
 		if o.outcome != answeredOK {
 			return
 		}
@@ -242,6 +257,9 @@ func (c *simClient) dequeueFrom(n *simNode, timeout int64, queues []string) {
 		}
 	}
 	c.send(o, n, op, timeout)
+	if o.family != nil {
+		c.maybeAgain(o.family, o, false)
+	}
 }
 
 // hangUp leaves an unanswered dequeue.
@@ -285,7 +303,11 @@ func (c *simClient) settle(n *simNode, timeout int64, then func(*simOp)) {
 			kind = opRelease
 		case p < 22:
 			kind = opExtend
-		case p < 25 && then == nil:
+		case p < 25:
+			kind = opReject
+		case p < 35:
+			kind = opSettle
+		case p < 38 && then == nil:
 			// Forgotten: the lease runs out.
 			c.old = append(c.old, c.held...)
 			c.held = nil
@@ -327,45 +349,21 @@ func (c *simClient) settle(n *simNode, timeout int64, then func(*simOp)) {
 		op = &fsm.Nack{Items: items}
 	case opRelease:
 		op = &fsm.Release{Items: items}
+	case opReject:
+		op = &fsm.Reject{Items: items}
+	case opSettle:
+		mixed := &fsm.Settle{}
+		for _, it := range items {
+			verb := fsm.VerbAck
+			if r.IntN(2) == 0 {
+				verb = fsm.Verb(r.IntN(len(simVerbs)))
+			}
+			mixed.Items = append(mixed.Items, fsm.SettleItem{Verb: verb, Item: it})
+		}
+		op = mixed
 	default:
 		op = &fsm.Extend{Items: items}
 	}
 	c.send(o, n, op, timeout)
 	_ = w
-}
-
-func (c *simClient) read(n *simNode, timeout int64) {
-	o := c.op(opRead)
-	o.client, o.strong = c.id, c.w.clientRand.IntN(4) > 0
-	minIndex := uint64(0)
-	if c.w.clientRand.IntN(4) == 0 {
-		minIndex = c.w.check.highest
-	}
-	c.sendRead(o, n, minIndex, timeout)
-}
-
-func (c *simClient) sendRead(o *simOp, n *simNode, minIndex uint64, timeout int64) {
-	o.node, o.life = n, n.life
-	how := fsm.ReadHow{Strong: o.strong, MinIndex: minIndex, TimeoutMs: timeout / 1e6}
-	if !o.strong && c.w.clientRand.IntN(2) == 0 {
-		how.Age = true
-		if c.w.clientRand.IntN(2) == 0 {
-			how.MaxStaleMs = between(c.w.clientRand, 100, 3000)
-		}
-	}
-	o.read = &read{how: how, done: make(chan struct{}, 1)}
-	o.read.f = func(m *fsm.Machine) {
-		o.counts = nil
-		for _, name := range c.w.check.queues {
-			q, _ := m.Queue(name)
-			o.counts = append(o.counts, q)
-		}
-		t, _ := m.Topic(sideTopic)
-		o.messages = t.Next
-	}
-	if o.ended == nil {
-		o.ended = func(*simOp) { c.soon() }
-	}
-	n.reading[o.read] = o
-	n.post(readAsked{o.read})
 }

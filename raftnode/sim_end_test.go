@@ -24,6 +24,25 @@ func (l *logChecker) refTotalsAcked() int {
 // was handed in the end: its client was gone, or had been answered without jobs.
 func (o *simOp) unread() bool { return o.left || len(o.req.res.Jobs) == 0 }
 
+// nobodyRead tells whether the nodes of all requests that were answered with a hand-out
+// know that nobody has read it, and it could be given back: not when its lease ended
+// while more than one of them had it.
+func (f *grantFact) nobodyRead() bool {
+	if len(f.holders)-f.inTime > 1 {
+		return false
+	}
+	for _, h := range f.holders {
+		n := h.op.node
+		if !h.op.unread() || !n.up || n.life != h.op.life || n.core.expelled {
+			return false
+		}
+		if len(f.holders) > 1 && n.core.stats.installs > 0 {
+			return false // a snapshot does not tell who else was answered with it
+		}
+	}
+	return true
+}
+
 // final holds every job ever enqueued to account, when the queues are drained,
 // and compares the nodes' whole states.
 func (c *checker) final() {
@@ -37,6 +56,14 @@ func (c *checker) final() {
 		case j.acked:
 			if code == fsm.CodeOK {
 				w.failf("job %v was acked in entry %d and is still there", key, j.ackedAt)
+			}
+		case j.side != nil && j.side.gone != 0:
+			if code == fsm.CodeOK {
+				w.failf("job %v was purged in entry %d and is still there", key, j.side.gone)
+			}
+		case j.rejectedIn != "" && j.side == nil && code == fsm.CodeOK:
+			if info.State != "dead" {
+				w.failf("job %v of %v was rejected and is %s", key, j.op, info.State)
 			}
 		case j.side != nil && (j.side.loose || code == fsm.CodeOK && info.State == "dead"):
 		case j.expires != 0 && now >= j.expires:
@@ -56,7 +83,7 @@ func (c *checker) final() {
 				w.failf("job %v of %v is dead after %d deliveries, not %d", key, j.op, int(j.grant)-j.backs, most)
 			}
 		case info.State == "held" && j.job.AtMostOnce && j.granted && !j.fact.back:
-			if o := j.fact.op; o.unread() && o.node.up && o.node.life == o.life && !o.node.core.expelled {
+			if o := j.fact.op; j.fact.nobodyRead() {
 				w.failf("at-most-once job %v was handed to %v, who never saw it, and the node that knows that has not given it back", key, o)
 			}
 		default:

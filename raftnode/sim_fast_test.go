@@ -41,6 +41,7 @@ func (c *checker) promise(o *simOp, res *fsm.Result) {
 			w.failf("%v is answered fast with at-most-once job %v", o, d.ID)
 		case j.acked && j.ackedAt <= o.node.core.confirmed.Index: // what it cannot know yet is no breach
 			w.failf("%v is answered fast with job %v, which entry %d acked", o, d.ID, j.ackedAt)
+		case d.Grant == j.grant && o.family != nil: // another try of it
 		case d.Grant != j.grant+1 && o.node.core.confirmed.Index == c.last():
 			w.failf("%v is answered fast with grant %d of job %v, committed is %d", o, d.Grant, d.ID, j.grant)
 		}

@@ -89,7 +89,7 @@ func (w *world) fault(k faultKind) {
 	case faultKill:
 		w.killFor(any, lasts, false)
 	case faultKillLeader:
-		w.killHolding(lasts, 100)
+		w.whenHolding(200, func() { w.killFor(w.leader(), lasts, false) })
 	case faultKillMost, faultKillAll:
 		all := w.live()
 		for i, p := range r.Perm(len(all)) {
@@ -109,7 +109,7 @@ func (w *world) fault(k faultKind) {
 		if w.opt.eager {
 			lasts += 2 * w.opt.election // until another one leads
 		}
-		w.partition(k, lasts)
+		w.whenHolding(200, func() { w.partition(k, lasts) })
 	case faultPartition:
 		w.partition(k, lasts)
 	case faultJump:
@@ -228,15 +228,28 @@ func (w *world) killFor(n *simNode, ns int64, reboot bool) {
 	})
 }
 
-// killHolding kills the leader, in an eager world at a moment when it keeps back
-// what it has answered, if one comes soon.
-func (w *world) killHolding(ns int64, tries int) {
-	n := w.leader()
-	if w.opt.eager && tries > 0 && (!n.up || len(n.core.outbox.appends)+len(n.core.rn.props) == 0) {
-		w.after(200e3, func() { w.killHolding(ns, tries-1) })
+// whenHolding does something to the leader: in an eager world at a moment when it keeps
+// back what it has answered, if one comes, so that this does not survive.
+func (w *world) whenHolding(tries int, do func()) {
+	l := w.leader()
+	if !w.opt.eager || tries == 0 || l.holding() {
+		do()
 		return
 	}
-	w.killFor(n, ns, false)
+	wait := int64(200e3)
+	if !l.up || l.core.lead == nil {
+		wait = 10e6 // until there is one
+	}
+	w.after(wait, func() {
+		if !w.nemesis.over {
+			w.whenHolding(tries-1, do)
+		}
+	})
+}
+
+// holding tells whether a node keeps back what it should send.
+func (n *simNode) holding() bool {
+	return n.up && len(n.core.outbox.appends)+len(n.core.rn.props) > 0
 }
 
 // mayReboot: log time's promise holds while a majority keeps its boot, so a

@@ -12,14 +12,28 @@ func (l *logChecker) dequeued(i uint64, le *logEntry, h fsm.BatchHeader, op *fsm
 	o := w.check.opOfMark(op.Consumer)
 	w.check.effect(o, i, h, res)
 	o.epoch, o.request = h.Epoch, op.Request
+	if a := l.attempts[op.AttemptID]; a != nil {
+		granted = l.servedBefore(i, le, a, granted)
+		if l.again(i, le, h, o, op, res, l.attempts[op.AttemptID]) {
+			return granted
+		}
+	}
 	if res.Parked {
-		l.waiters = append(l.waiters, &modelWaiter{op: o, origin: h.Origin, epoch: h.Epoch, request: op.Request, index: i, deadline: le.pos.TimeMs + op.WaitMs, queues: op.Queues, max: int(op.Max)})
+		v := l.waiter(i, le, h, o, op)
+		l.waiters = append(l.waiters, v)
+		if op.AttemptID != "" {
+			l.attempts[op.AttemptID] = &modelAttempt{waiter: v}
+		}
 		return granted
 	}
 	if len(res.Jobs) == 0 {
 		l.empties = append(l.empties, emptyAnswer{o, op.Queues})
 	}
 	return l.granting(i, le, o, h.Origin, op.Queues, int(op.Max), res.Jobs, granted)
+}
+
+func (l *logChecker) waiter(i uint64, le *logEntry, h fsm.BatchHeader, o *simOp, op *fsm.Dequeue) *modelWaiter {
+	return &modelWaiter{op: o, origin: h.Origin, epoch: h.Epoch, request: op.Request, index: i, deadline: le.pos.TimeMs + op.WaitMs, queues: op.Queues, max: int(op.Max)}
 }
 
 // checkEmpty fails answers "nothing there" of entry i when there certainly was
@@ -51,11 +65,12 @@ func (l *logChecker) handedOut(i uint64, le *logEntry, origin uint64, ho fsm.Han
 	l.waiters = slices.Delete(l.waiters, at, at+1)
 	w.stats.Handouts++
 	// The oldest first: nobody who waited longer for one of these queues may
-	// still wait when the entry is over, unless its node is or was away.
+	// still wait when the entry is over, unless its node is or was away, or it took over
+	// the place of one that was, within this entry.
 	for k := range ho.Result.Jobs {
 		q := ho.Result.Jobs[k].Queue
 		for _, older := range l.waiters[:at] {
-			if so := l.sessions[older.origin]; !older.gone && !so.away && so.awayTouched != i && slices.Contains(older.queues, q) && !l.servedIn(le, older) {
+			if so := l.sessions[older.origin]; !older.gone && older.index != i && !so.away && so.awayTouched != i && slices.Contains(older.queues, q) && !l.servedIn(le, older) {
 				w.failf("entry %d: %v was handed a job of %s before %v, which has waited longer", i, v.op, q, older.op)
 			}
 		}
@@ -70,6 +85,14 @@ func (l *logChecker) servedIn(le *logEntry, v *modelWaiter) bool {
 // granting takes hand-outs of one entry to one request.
 func (l *logChecker) granting(i uint64, le *logEntry, o *simOp, origin uint64, queues []string, most int, jobs []fsm.Delivered, granted []*modelJob) []*modelJob {
 	w := l.w
+	var a *modelAttempt
+	if id := o.op.(*fsm.Dequeue).AttemptID; id != "" && len(jobs) > 0 {
+		a = &modelAttempt{}
+		l.attempts[id] = a
+		if o.family.done == nil {
+			o.family.took(o, i, le)
+		}
+	}
 	if len(jobs) > max(most, 1) {
 		w.failf("entry %d: %v was handed %d jobs", i, o, len(jobs))
 	}
@@ -99,6 +122,10 @@ func (l *logChecker) granting(i uint64, le *logEntry, o *simOp, origin uint64, q
 			w.failf("entry %d: two leases on job %v in true time: grant %d of %s was %s old", i, d.ID, j.grant, ms(j.lease), ms(le.stamped-j.since))
 		case j.job.AtMostOnce && j.granted && !j.fact.back:
 			w.failf("entry %d: at-most-once job %v is handed out again", i, d.ID)
+		case j.rejectedIn == d.Queue && (j.side == nil || !j.side.loose):
+			w.failf("entry %d: %v was handed job %v, which was rejected there", i, o, d.ID)
+		case j.side != nil && j.side.gone != 0 && j.side.gone < i:
+			w.failf("entry %d: %v was handed job %v, which entry %d purged", i, o, d.ID, j.side.gone)
 		case d.Fence != i:
 			w.failf("entry %d: job %v handed out with fence %d", i, d.ID, d.Fence)
 		case int(d.Deliveries) != int(d.Grant)-j.backs && j.side == nil:
@@ -119,11 +146,15 @@ func (l *logChecker) granting(i uint64, le *logEntry, o *simOp, origin uint64, q
 		} else if !j.granted {
 			granted = append(granted, j)
 		}
-		f := &grantFact{index: i, op: o, origin: origin, d: *d}
+		f := &grantFact{index: i, op: o, origin: origin, d: *d, holders: []holder{{o, *d}}}
+		if a != nil {
+			a.facts = append(a.facts, f)
+		}
 		j.granted, j.leased, j.grant, j.fact = true, true, d.Grant, f
-		if j.side != nil && j.side.at == i {
+		if j.side != nil && (j.side.at == i || j.side.gone == i) {
 			j.leased = false // it may have been requeued after that, within this entry
 		}
+		o.given = append(o.given, j)
 		j.untilMs, j.lease, j.since = d.LeaseUntil, lease*1e6, le.stamped
 		j.notMs, j.notTrue = 0, 0
 		l.grants[modelGrant{d.ID.Key, d.Grant}] = f

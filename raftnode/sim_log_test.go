@@ -47,11 +47,12 @@ type logChecker struct {
 	seq      int
 	empties  []emptyAnswer // of the entry at hand
 	side     sideModel
+	attempts map[string]*modelAttempt
 }
 
 func newLogChecker(w *world) logChecker {
 	l := logChecker{w: w, stamps: map[[2]uint64]int64{}, sessions: map[uint64]*modelSession{}, jobs: map[fsm.Key]*modelJob{},
-		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}, side: sideModel{dedup: map[string]sideDedup{}}}
+		lists: map[modelList]*[]*modelJob{}, grants: map[modelGrant]*grantFact{}, attempts: map[string]*modelAttempt{}, side: sideModel{dedup: map[string]sideDedup{}, unique: map[string]*modelJob{}}}
 	for _, m := range w.members {
 		l.refs = append(l.refs, fsm.New(w.members))
 		l.origins = append(l.origins, m.ID)

@@ -24,30 +24,34 @@ type modelList struct {
 }
 
 type modelJob struct {
-	key      fsm.Key
-	op       *simOp
-	n        int // of the op's jobs
-	job      *fsm.NewJob
-	seq      int
-	index    uint64
-	born     int64 // true ns
-	notMs    int64 // not before, log ms
-	notTrue  int64 // and in true ns, before tolerance
-	wait     int64 // ns, that led to notTrue
-	expires  int64 // log ms; 0 = none
-	plain    bool  // no delay, no TTL
-	granted  bool
-	leased   bool
-	grant    uint32
-	fact     *grantFact
-	untilMs  int64 // log
-	lease    int64 // ns
-	since    int64 // true ns
-	acked    bool
-	ackedAt  uint64
-	received int // by clients
-	backs    int // hand-outs undone
-	side     *sideJob
+	key        fsm.Key
+	op         *simOp
+	n          int // of the op's jobs
+	job        *fsm.NewJob
+	seq        int
+	index      uint64
+	born       int64 // true ns
+	notMs      int64 // not before, log ms
+	notTrue    int64 // and in true ns, before tolerance
+	wait       int64 // ns, that led to notTrue
+	expires    int64 // log ms; 0 = none
+	plain      bool  // no delay, no TTL
+	granted    bool
+	leased     bool
+	grant      uint32
+	fact       *grantFact
+	untilMs    int64 // log
+	lease      int64 // ns
+	since      int64 // true ns
+	acked      bool
+	ackedAt    uint64
+	received   int // by clients
+	receivedBy *simFamily
+	settledAt  uint64 // the last entry that ended its lease
+	extendedAt uint64 // and that extended it
+	backs      int    // hand-outs undone
+	rejectedIn string // the queue in which it was rejected
+	side       *sideJob
 }
 
 type modelGrant struct {
@@ -57,11 +61,15 @@ type modelGrant struct {
 
 // grantFact is one hand-out in the log.
 type grantFact struct {
-	index  uint64
-	op     *simOp
-	origin uint64
-	d      fsm.Delivered
-	back   bool // given back
+	index    uint64
+	op       *simOp
+	origin   uint64
+	d        fsm.Delivered
+	back     bool     // given back
+	holders  []holder // the requests that were answered with it, of one attempt
+	returned int      // by so many of them
+	inTime   int      // the same, while the lease lived
+	over     bool     // its holder, or somebody for it, gave the lease up
 }
 
 type modelWaiter struct {
@@ -200,6 +208,10 @@ func (l *logChecker) settling(i uint64, le *logEntry, h fsm.BatchHeader, op fsm.
 		l.settled(i, le, op.Items, res, opRelease)
 	case *fsm.Extend:
 		l.settled(i, le, op.Items, res, opExtend)
+	case *fsm.Reject:
+		l.settled(i, le, op.Items, res, opReject)
+	case *fsm.Settle:
+		l.settledMixed(i, le, op, res)
 	case *fsm.GiveBack:
 		l.settled(i, le, op.Items, res, opGiveBack)
 	case *fsm.Keyed:

@@ -168,7 +168,7 @@ func (t *network) sendSnapshot(from *simNode, m *pb.Message) {
 		late += between(w.netRand, 0, 5e9) // the sender may have given it up, and have sent another one
 	}
 	t.carry(from, to, false, late, arrive)
-	if w.netRand.Float64() < 3*w.opt.dup {
+	if w.netRand.Float64() < 8*w.opt.dup {
 		w.stats.SnapTwice++
 		t.carry(from, to, false, between(w.netRand, 0, 5e9), arrive)
 	}

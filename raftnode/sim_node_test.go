@@ -54,8 +54,11 @@ type simNode struct {
 	polls   map[uint64]*simPoll
 	at      uint64 // the core's index after its last step
 	before  coreStats
-	open    map[*request]*simOp
-	reading map[*read]*simOp
+	// restored is the entry whose state it began with or was sent; installs are those
+	// that it knows.
+	restored, installs uint64
+	open               map[*request]*simOp
+	reading            map[*read]*simOp
 }
 
 func newSimNode(w *world, i int, m fsm.Member) *simNode {
@@ -120,6 +123,7 @@ func (n *simNode) start() {
 	n.lazy = false
 	n.taken, n.queue, n.group, n.busy, n.jammed = nil, nil, nil, false, false
 	n.at, n.before = machine.Position().Index, coreStats{}
+	n.restored, n.installs = n.at, 0
 	n.open, n.reading = map[*request]*simOp{}, map[*read]*simOp{}
 	n.polls, n.removed, n.met = map[uint64]*simPoll{}, map[uint64]bool{}, map[uint64]bool{}
 	for _, id := range machine.RemovedMembers(true) {

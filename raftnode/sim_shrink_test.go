@@ -53,6 +53,7 @@ var simOff = []struct {
 	{"waits", func(o *simOptions) { o.waits = 0 }},
 	{"hangups", func(o *simOptions) { o.hangups = 0 }},
 	{"reads", func(o *simOptions) { o.reads = 0 }},
+	{"retries", func(o *simOptions) { o.retries = 0 }},
 }
 
 func (r simRun) options() simOptions {

@@ -28,6 +28,7 @@ type sideModel struct {
 	dedup       map[string]sideDedup
 	bodies      []string // of the topic's messages
 	cursor      uint64
+	unique      map[string]*modelJob // who was given the key last
 }
 
 // sideDedup is the job of a dedup id, and until when it is.
@@ -40,15 +41,18 @@ type sideDedup struct {
 type sideJob struct {
 	group string
 	fails int
+	gone  uint64 // the entry that purged it
+	base  uint32 // grants before it was redriven
+	again bool   // it may have been redriven
 	loose bool   // somebody did something to it by its id
 	at    uint64 // the same: the last entry. It may have come between two hand-outs there
 }
 
 func (c *simClient) side(n *simNode, timeout int64) {
 	w, r := c.w, c.w.clientRand
-	p := r.IntN(16)
-	if p >= 12 {
-		c.dequeueFrom(n, timeout, []string{sideQueue, sideDead})
+	p := r.IntN(20)
+	if p >= 15 {
+		c.dequeueFrom(n, timeout, []string{sideQueue, sideDead}[:1+r.IntN(2)])
 		return
 	}
 	o := c.op(opSide)
@@ -74,7 +78,11 @@ func (c *simClient) side(n *simNode, timeout int64) {
 	case p < 3:
 		e := &fsm.Enqueue{Atomic: r.IntN(2) == 0}
 		for k := range 1 + r.IntN(3) {
-			e.Jobs = append(e.Jobs, job(k))
+			j := job(k)
+			if r.IntN(3) == 0 {
+				j.UniqueKey = fmt.Sprintf("u%d", r.IntN(12))
+			}
+			e.Jobs = append(e.Jobs, j)
 		}
 		op = e
 	case p < 5:
@@ -121,28 +129,21 @@ func (c *simClient) side(n *simNode, timeout int64) {
 		default:
 			op = &fsm.DeleteJobs{Keys: keys}
 		}
+	case p == 12 && r.IntN(3) == 0:
+		op = &fsm.Purge{Queue: sideQueue, States: fsm.StateAll}
+	case p == 12 || p == 13:
+		op = &fsm.Redrive{Queue: []string{sideQueue, sideDead}[r.IntN(2)]}
+	case p == 14 && len(c.held) > 0:
+		it := c.held[len(c.held)-1].receipt.Item()
+		if f := w.check.grants[modelGrant{it.Key, it.Grant}]; f != nil && f.op.fast == nil {
+			op = &fsm.ReleaseConsumer{Consumer: opMark(f.op.id)}
+			break
+		}
+		fallthrough
 	default:
 		op = &fsm.SetCursor{Topic: sideTopic, Cursor: "c", Offset: uint64(r.IntN(len(w.check.side.bodies) + 1))}
 	}
-	c.send(o, n, &fsm.Keyed{Key: opMark(o.id), Op: op}, timeout)
-}
-
-// keyed takes an op under a key: it is one of the side's.
-func (l *logChecker) keyed(i uint64, le *logEntry, h fsm.BatchHeader, op *fsm.Keyed, res *fsm.Result) {
-	w := l.w
-	o := w.check.opOfMark(op.Key)
-	w.check.effect(o, i, h, res)
-	if res.Replay {
-		w.failf("entry %d: %v is answered with what a key holds, and it is the first with it", i, o)
-	}
-	if w.stats.Side++; res.Code != fsm.CodeOK {
-		w.stats.SideRefused++
-		if tx, ok := op.Op.(*fsm.Tx); ok && len(tx.Ops) < 3 {
-			w.failf("entry %d: %v is aborted: %v", i, o, res.Code)
-		}
-		return // and nothing has changed: later offsets and hand-outs show it
-	}
-	l.sideOp(i, le, o, op.Op, res)
+	c.sendKeyed(n, timeout, o.begin(op))
 }
 
 func (l *logChecker) sideOp(i uint64, le *logEntry, o *simOp, op fsm.Op, res *fsm.Result) {
@@ -192,6 +193,12 @@ func (l *logChecker) sideOp(i uint64, le *logEntry, o *simOp, op fsm.Op, res *fs
 		s.slots = max(s.slots, op.Config.GroupLimit)
 	case *fsm.SetCursor:
 		s.cursor = op.Offset
+	case *fsm.Purge:
+		l.purged(i, le, o, res)
+	case *fsm.Redrive:
+		l.redriven(i, o, res)
+	case *fsm.ReleaseConsumer:
+		l.released(i, le, o, op, res)
 	case *fsm.Requeue:
 		loose(op.Keys)
 	case *fsm.Hold:
@@ -207,6 +214,9 @@ func (l *logChecker) sideOp(i uint64, le *logEntry, o *simOp, op fsm.Op, res *fs
 
 func (l *logChecker) sideEnqueued(i uint64, le *logEntry, o *simOp, k int, job *fsm.NewJob, res *fsm.ItemResult) {
 	w, s := l.w, &l.side
+	if res.Code == fsm.CodeNotUnique {
+		l.notUnique(i, o, job, res)
+	}
 	if res.Code != fsm.CodeOK {
 		return
 	}
@@ -228,6 +238,7 @@ func (l *logChecker) sideEnqueued(i uint64, le *logEntry, o *simOp, k int, job *
 	}
 	l.seq++
 	m := &modelJob{key: key, op: o, n: k, job: job, seq: l.seq, index: i, born: le.stamped, side: &sideJob{group: job.Group}}
+	l.takesUnique(i, o, m)
 	l.jobs[key] = m
 	l.order = append(l.order, key)
 	s.jobs = append(s.jobs, m)
@@ -248,6 +259,9 @@ func (l *logChecker) sideGranted(i uint64, le *logEntry, o *simOp, j *modelJob, 
 	}
 	if most := int(j.job.MaxFailures); most > 0 && j.side.fails >= most && !j.side.loose {
 		w.failf("entry %d: %v was handed job %v, which has failed %d times of %d", i, o, d.ID, j.side.fails, most)
+	}
+	if j.granted && j.fact.d.Queue == sideDead && !j.side.loose && !j.side.again {
+		w.failf("entry %d: %v was handed job %v, which was a dead letter and nobody has redriven", i, o, d.ID)
 	}
 	held := 0
 	for _, x := range s.jobs {

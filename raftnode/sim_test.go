@@ -239,12 +239,18 @@ func (s simStats) vacuous(t *testing.T) {
 		{"write under way at a crash", s.LostTails}, {"failed sync", s.DiskErrors}, {"log found damaged", s.Rotten}, {"snapshot that came twice", s.SnapTwice}, {"job settled as its lease ends", s.Edges},
 		{"refusal of a side op", s.SideRefused}, {"transaction", s.SideTx}, {"hand-out of a side job", s.SideGrants}, {"dead letter", s.DeadLetters},
 		{"stale receipt", s.StaleReceipts}, {"late ack", s.LateAcks}, {"epoch refused", s.EpochsRefused},
+		{"retry under the same idempotency key", s.Replays}, {"retry on another node", s.ReplaysElsewhere}, {"retry under another leader", s.ReplaysLater},
+		{"other request under a used key", s.Mismatches}, {"dequeue that came again", s.Attempts}, {"dequeue that came again on another node", s.AttemptsElsewhere},
+		{"dequeue that came again under another leader", s.AttemptsLater}, {"place of a waiter that was taken over", s.WaitsTaken},
+		{"retry of what a node that is dead has answered", s.ReplaysOutlived + s.AttemptsOutlived}, {"retry of what a snapshot holds", s.ReplaysRestored + s.AttemptsRestored},
+		{"reject", s.Rejects}, {"mixed list of settlements", s.Settles}, {"refusal of a unique key", s.NotUnique}, {"purged job", s.Purged}, {"job of a released consumer", s.Released},
 	} {
 		if f.n == 0 {
 			t.Errorf("vacuous: not one %s in %d seeds", f.what, s.Seeds)
 		}
 	}
-	if s.Seeds >= 500 && (s.Voids == 0 || s.HeldLost == 0) { // about one in 50 seeds
-		t.Errorf("vacuous: %d fast dequeues that did not survive and %d appends kept back and lost with their nodes in %d seeds", s.Voids, s.HeldLost, s.Seeds)
+	if s.Seeds >= 500 && (s.Voids == 0 || s.HeldLost == 0 || s.Redriven == 0 || s.Shared == 0) { // about one in 20 to 50 seeds
+		t.Errorf("vacuous: %d fast dequeues that did not survive, %d appends kept back and lost with their nodes, %d jobs redriven and %d hand-outs given back by two tries in %d seeds",
+			s.Voids, s.HeldLost, s.Redriven, s.Shared, s.Seeds)
 	}
 }

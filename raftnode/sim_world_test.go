@@ -45,15 +45,18 @@ type world struct {
 
 // simStats is what a run did; batches of runs that did nothing interesting fail.
 type simStats struct {
-	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                          int
-	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads   int
-	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops int
-	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                  int
-	Joins, Removals, LeaderRemovals, Retired, Wiped, Moves, QuorumRefusals            int
-	Faults, DiskErrors, Rotten, SnapTwice, Edges                                      int
-	Side, SideRefused, SideTx, SideGrants, DeadLetters                                int
-	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot        int
-	VirtualMs                                                                         int64
+	Seeds, Ops, OK, Refused, Unknown, Entries, Steps, Events                                   int
+	LeaderChanges, Installs, Resent, GivenBack, Away, Hangups, Handouts, EmptyReads            int
+	Kills, Reboots, Pauses, Partitions, Jumps, Stalls, OldSnapshots, LostTails, Stops          int
+	Fast, FastLost, Voids, Rollbacks, Held, HeldLost                                           int
+	Joins, Removals, LeaderRemovals, Retired, Wiped, Moves, QuorumRefusals                     int
+	Faults, DiskErrors, Rotten, SnapTwice, Edges                                               int
+	Side, SideRefused, SideTx, SideGrants, DeadLetters                                         int
+	Replays, ReplaysElsewhere, ReplaysLater, ReplaysOutlived, ReplaysRestored, Mismatches      int
+	Attempts, AttemptsElsewhere, AttemptsLater, AttemptsOutlived, AttemptsRestored, WaitsTaken int
+	Rejects, Settles, NotUnique, Purged, Redriven, Released, Shared                            int
+	Filtered, StaleReceipts, LateAcks, EpochsRefused, ReadRounds, FromSnapshot                 int
+	VirtualMs                                                                                  int64
 }
 
 type simEvent struct {
@@ -106,6 +109,7 @@ type simOptions struct {
 	side                float64 // of operations are of the side's: topics, transactions, groups, pauses, ...
 	edges               float64 // of jobs are settled in the moment in which their lease ends
 	reads               float64
+	retries             float64 // of dequeues are attempts, and so are other ops sent again
 	timeoutMax          int64
 	queues              int
 }
@@ -184,6 +188,7 @@ func drawOptions(seed uint64, ops int) simOptions {
 	pick(&o.edges, 0.4)
 	pick(&o.snapStall, 0.5)
 	pick(&o.side, 0.3)
+	pick(&o.retries, 0.5)
 	return o
 }
 
