@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"raftq/fsm"
 )
 
 // BlackBox judges what clients can see without knowing the log: order, false
@@ -104,27 +106,39 @@ func timers(p *problems, h *History, s *sent, configs map[string]ConfigPart) {
 	}
 }
 
-// dedup: within the window one id means one job.
+// dedup: within the window one id means one job. Log time is never ahead of true
+// time but by 1.2 % and 50 ms, see LogTime.
 func dedup(p *problems, h *History) {
-	type first struct {
-		op *Op
-		id string
+	const window = fsm.DedupTTLMs*time.Millisecond*988/1000 - 50*time.Millisecond
+	type answer struct {
+		op   *Op
+		made Made
 	}
-	seen := map[[2]string]first{}
+	answers := map[[2]string][]answer{}
 	for _, op := range h.Ops {
 		if op.Outcome != OK || op.Fast || op.Aborted {
 			continue
 		}
 		for i := range op.Jobs {
-			if op.Jobs[i].DedupID == "" || op.Made[i].Code != "" {
-				continue
+			if op.Jobs[i].DedupID != "" && op.Made[i].Code == "" {
+				k := [2]string{op.Queue, op.Jobs[i].DedupID}
+				answers[k] = append(answers[k], answer{op, op.Made[i]})
 			}
-			k := [2]string{op.Queue, op.Jobs[i].DedupID}
-			was, ok := seen[k]
-			if ok && was.id != op.Made[i].ID {
-				p.add("black box: dedup", "%v and %v with dedup id %q made two jobs", was.op, op, op.Jobs[i].DedupID)
+		}
+	}
+	for k, all := range answers { // order does not reach what is found
+		for i, a := range all {
+			if a.made.Duplicate {
+				continue // nobody may know when that job was put in
 			}
-			seen[k] = first{op, op.Made[i].ID}
+			for j, b := range all {
+				if a.made.ID == b.made.ID || !b.made.Duplicate && j < i || b.made.Duplicate && b.op.Call < a.op.Ret {
+					continue
+				}
+				if max(a.op.Ret, b.op.Ret)-min(a.op.Call, b.op.Call) < window {
+					p.add("black box: dedup", "%v and %v with dedup id %q made two jobs", a.op, b.op, k[1])
+				}
+			}
 		}
 	}
 }

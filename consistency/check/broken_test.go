@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"raftq/fsm"
 )
@@ -147,6 +148,32 @@ func TestBrokenStories(t *testing.T) {
 			tc.damage(w)
 			wants(t, w.all(), tc.check)
 		})
+	}
+}
+
+// A dedup id that is over makes another job; one that is not, gives the first.
+func TestDedupWindow(t *testing.T) {
+	const minute = 60 * second
+	for _, tc := range []struct {
+		name      string
+		at        time.Duration
+		duplicate bool
+		found     int
+	}{
+		{"within the window", 4 * minute, false, 1},
+		{"the answer of another job within the window", 4 * minute, true, 1},
+		{"behind the window", 5 * minute, false, 0},
+		{"the answer of another job behind the window", 5 * minute, true, 0},
+		{"the answer of an earlier job", -second, true, 0},
+	} {
+		one := func(at time.Duration, id string, duplicate bool) *Op {
+			return &Op{Kind: Enqueue, Outcome: OK, Queue: "q", Call: at, Ret: at + second/10, Jobs: []Job{{DedupID: "k"}}, Made: []Made{{ID: id, Duplicate: duplicate}}}
+		}
+		var p problems
+		dedup(&p, &History{Ops: []*Op{one(second, "a", false), one(second+tc.at, "b", tc.duplicate)}})
+		if len(p.all()) != tc.found {
+			t.Errorf("%s: %v", tc.name, p.all())
+		}
 	}
 }
 
