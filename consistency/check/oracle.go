@@ -94,6 +94,7 @@ type oSession struct {
 // oDequeue is what a dequeue was handed.
 type oDequeue struct {
 	index  int64 // of its entry
+	sent   bool  // by a client of the history
 	origin uint64
 	again  bool // a second node has sent it
 	parked bool
@@ -127,6 +128,7 @@ type oGrantKey struct {
 
 type oMade struct {
 	index  int64
+	sent   bool // by a client of the history
 	result oResult
 	job    *fsm.NewJob
 	// Of an append.
@@ -169,6 +171,25 @@ func newOracle() *oracle {
 		dedup: map[[2]string]fsm.Key{}, unique: map[[2]string]*oJob{}, kept: map[string][]oResult{}, attempts: map[string]*oAttempt{},
 		dequeues: map[string]*oDequeue{}, granted: map[oGrantKey]string{}, enqueues: map[string][]oMade{}, items: map[oItem][]oDone{},
 		topics: map[string]*oTopic{}, appends: map[string][]oMade{}, txs: map[string][]oTx{}, told: map[string][]oTold{}, did: map[string]int{}}
+}
+
+// expect makes room for what a history asks for: maps that grow are most of what a
+// long one costs.
+func (o *oracle) expect(h *History) {
+	var n [kindEnd]int
+	jobs, items := 0, 0
+	for _, op := range h.Ops {
+		n[op.Kind]++
+		jobs += len(op.Jobs)
+		items += len(op.Items)
+	}
+	o.enqueues = make(map[string][]oMade, jobs)
+	o.gone = make(map[fsm.Key]fsm.Code, jobs)
+	o.granted = make(map[oGrantKey]string, jobs)
+	o.dequeues = make(map[string]*oDequeue, n[Dequeue])
+	o.items = make(map[oItem][]oDone, items)
+	o.appends = make(map[string][]oMade, n[Append]+n[Tx])
+	o.txs = make(map[string][]oTx, n[Tx])
 }
 
 // apply takes the next entry. An error means that the oracle cannot go on.

@@ -10,6 +10,7 @@ import (
 // acks, then jobs, then messages and cursors, as the workload writes them.
 type oTx struct {
 	index   int64
+	sent    bool // by a client of the history
 	aborted bool
 	lines   []oLine
 	jobs    []fsm.NewJob

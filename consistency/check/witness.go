@@ -22,7 +22,8 @@ type witness struct {
 // Witness replays the log in the oracle and compares every answer with it. The
 // replay is nil when the oracle could not go to its end.
 func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
-	w := &witness{h: h, o: newOracle(), last: uint64(len(log)) + 1, bound: map[*Op]uint64{}, lasts: map[[2]uint64]uint64{}}
+	w := &witness{h: h, o: newOracle(), last: uint64(len(log)) + 1, bound: make(map[*Op]uint64, len(h.Ops)), lasts: map[[2]uint64]uint64{}}
+	w.o.expect(h)
 	for _, op := range h.Ops {
 		if op.Outcome == OK && !op.written() {
 			w.open = append(w.open, op)
@@ -115,39 +116,48 @@ func (w *witness) reads(index uint64) {
 
 // asked: nothing is in the log that nobody asked for.
 func (w *witness) asked() {
-	bodies, marks := map[string]bool{}, map[string]bool{}
+	sent := map[string]bool{} // messages
 	for _, op := range w.h.Ops {
 		for i := range op.Jobs {
-			bodies[op.Jobs[i].Body] = true
+			if made := w.o.enqueues[op.Jobs[i].Body]; len(made) > 0 {
+				made[0].sent = true
+			}
+			if txs := w.o.txs[op.Jobs[i].Body]; len(txs) > 0 {
+				txs[0].sent = true
+			}
 		}
-		for i := range op.Topics {
-			for _, body := range op.Topics[i].Bodies {
-				bodies[body] = bodies[body] || op.Kind == Append || op.Kind == Tx
+		if op.Kind == Append || op.Kind == Tx {
+			for i := range op.Topics {
+				for _, body := range op.Topics[i].Bodies {
+					sent[body] = true
+				}
 			}
 		}
 		if op.Kind == Dequeue {
-			marks[op.Mark] = true
+			if d := w.o.dequeues[op.Mark]; d != nil {
+				d.sent = true
+			}
 		}
 	}
 	for body, txs := range w.o.txs {
-		if !bodies[body] {
+		if !txs[0].sent {
 			w.add("witness: invented", "entry %d holds a transaction with %.60q, which nobody sent", txs[0].index, body)
 		}
 	}
 	for _, made := range w.o.appends {
 		for _, body := range made[0].bodies {
-			if !bodies[body] {
+			if !sent[body] {
 				w.add("witness: invented", "entry %d appends %.60q, which nobody sent", made[0].index, body)
 			}
 		}
 	}
 	for body, made := range w.o.enqueues {
-		if !bodies[body] {
+		if !made[0].sent {
 			w.add("witness: invented", "entry %d enqueues %.60q, which nobody sent", made[0].index, body)
 		}
 	}
 	for mark, d := range w.o.dequeues {
-		if !marks[mark] {
+		if !d.sent {
 			w.add("witness: invented", "entry %d holds a dequeue of %q, which nobody sent", d.index, mark)
 		}
 	}
