@@ -173,8 +173,11 @@ func DecodeOps(data []byte) (BatchHeader, []Op, error) {
 		if raw, rest, err = nextOp(rest); err != nil {
 			return h, nil, err
 		}
-		op, err := new(opSet).decode(raw, false)
-		if err != nil {
+		op := newOp(raw.kind)
+		if op == nil {
+			return h, nil, fmt.Errorf("op kind %d: %w", raw.kind, ErrNewer)
+		}
+		if err := decodeFields(op, &fields{data: raw.fields}); err != nil {
 			return h, nil, err
 		}
 		ops = append(ops, op)
