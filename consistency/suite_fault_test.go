@@ -354,7 +354,18 @@ func (w *world) withoutRoom(what string, nodes []int, fill func()) {
 
 // powerCut cuts the power of nodes at one moment.
 func (w *world) powerCut(nodes ...int) {
-	from := w.rec.Now()
+	if len(nodes) <= len(w.c.Nodes)/2 {
+		w.cutPower(nodes)
+		return
+	}
+	w.load.lastOfWindow(func() {
+		from := w.rec.Now()
+		w.cutPower(nodes)
+		w.rec.Event(check.Event{From: from, Node: -1, What: "a majority without power", Reboot: true})
+	})
+}
+
+func (w *world) cutPower(nodes []int) {
 	w.ended("power cut", nodes, func() {
 		lost, err := w.c.PowerCut(nodes...)
 		w.must(err)
@@ -363,7 +374,4 @@ func (w *world) powerCut(nodes ...int) {
 		}
 		w.hold(0, time.Second)
 	})
-	if len(nodes) > len(w.c.Nodes)/2 {
-		w.rec.Event(check.Event{From: from, Node: -1, What: "a majority without power", Reboot: true})
-	}
 }

@@ -22,12 +22,19 @@ const (
 	keyedQueue   = "keyed" // idempotency keys, sent again until answered
 	windowPrefix = "w-"
 
-	windowFor   = 400 * time.Millisecond
-	windowLease = 4 * time.Second
-	windowOps   = 25   // of each client
-	backlogMax  = 1500 // jobs; above it nobody enqueues
-	batchMax    = 32
-	heldMax     = 3 // dequeues that a user has not settled
+	windowOps  = 1000 // of all clients
+	windowHeld = 25   // of a client until it gives up what it holds
+	backlogMax = 1500 // jobs; above it nobody enqueues
+	batchMax   = 32
+	heldMax    = 3 // dequeues that a user has not settled
+)
+
+// How long a window is in use, and for how long its jobs are handed out: a window is
+// checked until the first lease may be over. The longer forms have windows of up to
+// windowOps operations, which go on over most faults; the others, of a hundred.
+var (
+	windowFor   = time.Duration(byMode(400, 400, 4000, 4000)) * time.Millisecond
+	windowLease = time.Duration(byMode(4, 4, 10, 10)) * time.Second
 )
 
 // suiteLoad is the clients of a run: two on each node, two that roam, and four on
@@ -40,14 +47,21 @@ type suiteLoad struct {
 	marks   atomic.Int64
 	backlog atomic.Int64
 	done    atomic.Int64 // answers
-	window  atomic.Pointer[windowTurn]
 	parts   suiteParts
+	turning sync.Mutex
+	window  *windowTurn // the latest
 }
 
 // windowTurn is the window queue in use.
 type windowTurn struct {
 	queue string
 	until time.Time
+	ops   atomic.Int64
+	ended atomic.Bool // before its time
+}
+
+func (t *windowTurn) over() bool {
+	return t.ended.Load() || time.Now().After(t.until) || t.ops.Load() >= windowOps
 }
 
 func (w *world) startLoad() {
@@ -274,15 +288,23 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 
 // turn returns the window queue of this moment.
 func (l *suiteLoad) turn() *windowTurn {
-	for {
-		was := l.window.Load()
-		if was != nil && time.Now().Before(was.until) {
-			return was
-		}
-		next := &windowTurn{windowPrefix + itoa(l.marks.Add(1)), time.Now().Add(windowFor)}
-		if l.window.CompareAndSwap(was, next) {
-			return next
-		}
+	l.turning.Lock()
+	defer l.turning.Unlock()
+	if l.window == nil || l.window.over() {
+		l.window = &windowTurn{queue: windowPrefix + itoa(l.marks.Add(1)), until: time.Now().Add(windowFor)}
+	}
+	return l.window
+}
+
+// lastOfWindow does what the window in use is not checked beyond: no other begins
+// before it is done, and one begins then. A window that begins meanwhile could not be
+// checked at all.
+func (l *suiteLoad) lastOfWindow(do func()) {
+	l.turning.Lock()
+	defer l.turning.Unlock()
+	do()
+	if l.window != nil {
+		l.window.ended.Store(true)
 	}
 }
 
@@ -293,7 +315,8 @@ func (l *suiteLoad) windows(c *suiteClient, rng *rand.Rand) {
 		turn := l.turn()
 		var mine []string
 		ops := 0
-		for ; time.Now().Before(turn.until) && ops < windowOps && !l.stopped(); ops++ {
+		for ; !turn.over() && ops < windowHeld && !l.stopped(); ops++ {
+			turn.ops.Add(1)
 			switch r := rng.IntN(100); {
 			// Fewer jobs come than could be taken: the order of those that wait is
 			// what a general checker has to guess, so there must not be many.

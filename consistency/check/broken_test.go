@@ -210,6 +210,11 @@ func TestReboot(t *testing.T) {
 	if p := BlackBox(&w.h); len(p) > 0 {
 		t.Error(p)
 	}
+	// A window ends there, and is none if it has not begun.
+	if windows, p := Linear(&w.h, "q", nil); len(p) > 0 || windows[0].Ops != 1 {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+	w.h.Events[0].From = 0
 	if windows, p := Linear(&w.h, "q", nil); len(p) > 0 || windows[0].Skipped == "" {
 		t.Errorf("%v %+v", p, windows[0])
 	}

@@ -28,15 +28,16 @@ func (w *Window) Timeline(to io.Writer) error { return w.html(to) }
 
 // Linear hands the operations on each queue whose name has the prefix to a
 // general checker of linearizability, with a model of its own. Such a queue is new,
-// in use for a short time, and knows no timers: no delays, no TTLs, leases longer
-// than the run; all strong.
+// in use for a short time, and knows no timers and attempts: no delays, no TTLs, and it
+// is looked at until the first lease may be over, for its length or because a majority
+// lost its boot; all strong.
 //
 // What an unknown outcome may have done makes too many cases, so the log says what
 // it did, if anything, and by when: see Replay. A dequeue that was handed jobs which its
 // answer does not show, for its client was gone or told that nothing came, counts as
 // one that took them, and gave them back if it did. What happened behind all that was
 // answered is left out: nobody saw it, and leases may be over by then. Without a replay
-// a window with such operations is skipped.
+// a window with such operations, or with some that end behind its end, is skipped.
 //
 // The search is general: it does not ask where the log has what. When it takes too
 // long, the order of the log is tried, which is one order of the many; it counts only
@@ -70,33 +71,41 @@ func linear(h *History, prefix string, r *Replay, timeout time.Duration) (window
 // gather makes the operations that are checked of those that were called: what has no
 // answer, or not all of it, is what the log says of it.
 func (w *Window) gather(h *History, ops []*Op, r *Replay) (all []*Op) {
-	first, last, lease, end := Never, time.Duration(0), Never, uint64(0)
-	for _, op := range ops {
-		if op.Outcome == OK {
-			end = max(end, op.Index)
-		}
-		first = min(first, op.Call)
-		if op.Ret != Never {
-			last = max(last, op.Ret)
-		}
-		if op.Kind == Dequeue {
-			lease = min(lease, op.Lease-slack(op.Lease))
-		}
-	}
-	if last-first > lease || h.rebooted(first, last) {
+	first, until := h.span(ops)
+	if until <= first {
 		w.Skipped = "leases may have ended in it"
 		return nil
 	}
+	// What was answered by then has the entries up to end. Of the rest only what is
+	// among these took effect by then, as far as anybody knows.
+	end := uint64(0)
+	for _, op := range ops {
+		if op.Outcome == OK && op.Ret <= until {
+			end = max(end, op.Index)
+		}
+	}
 	named := map[string]int{}
 	for _, op := range ops {
+		if op.Attempt != "" {
+			w.Skipped = "the model knows no attempts"
+			return nil
+		}
 		for i := range op.Items {
 			named[op.Kind.String()+op.Items[i].Receipt]++
 		}
 	}
 	for _, op := range ops {
 		switch untold := r.untold(op); {
+		case op.Call >= until:
+			continue
 		case op.Outcome == OK && !untold:
-			all = append(all, op)
+			if op.Ret > until && r == nil {
+				w.Skipped = fmt.Sprintf("not known when it took effect: %v", op)
+				return nil
+			}
+			if op.Ret <= until || r.at(op) <= end {
+				all = append(all, op)
+			}
 			continue
 		case op.Outcome == Failed && !untold:
 			continue
@@ -120,6 +129,25 @@ func (w *Window) gather(h *History, ops []*Op, r *Replay) (all []*Op) {
 	}
 	w.Ops = len(all)
 	return all
+}
+
+// span is when a window begins, and until when none of its leases can be over.
+func (h *History) span(ops []*Op) (first, until time.Duration) {
+	first, until = Never, Never
+	for _, op := range ops {
+		first = min(first, op.Call)
+	}
+	for _, op := range ops {
+		if op.Kind == Dequeue {
+			until = min(until, first+op.Lease-slack(op.Lease))
+		}
+	}
+	for _, e := range h.Events {
+		if e.Reboot && e.To > first {
+			until = min(until, e.From)
+		}
+	}
+	return first, until
 }
 
 func window(h *History, queue string, ops []*Op, r *Replay, timeout time.Duration) (*Window, []Problem) {

@@ -121,6 +121,72 @@ func TestBusyWindows(t *testing.T) {
 	}
 }
 
+// A window is checked until the first of its leases may be over. What was answered
+// later counts if it is in the log before what was answered by then.
+func TestWindowUntilLease(t *testing.T) {
+	s := newStory(t)
+	s.enqueue("q", "a")
+	d := s.dequeue("q", 1)
+	late := s.op(Enqueue, "q")
+	late.Jobs = []Job{{Body: "late", Priority: -1}}
+	index := s.next(&fsm.Enqueue{First: 100, Jobs: []fsm.NewJob{{Queue: "q", Body: []byte("late"), Priority: 4}}})
+	count := s.count("q")
+	later := s.op(Dequeue, "q") // of what is there, and of the job whose lease is over
+	later.Max, later.Lease, later.Mark = 2, 2*second, "later"
+	s.wait(3 * second)
+	late.Made = []Made{{ID: idOf(fsm.Key{Hi: epochOne, Lo: 100})}}
+	s.end(late, index)
+	at := s.next(&fsm.Dequeue{Request: 500, Queues: []string{"q"}, Max: 2, LeaseMs: 2000, Consumer: "later"})
+	s.got(later)
+	s.end(later, at)
+	s.count("q")
+	if d.Got[0].Body != "a" || later.Got[0].Body != "a" || count.Count.Ready != 1 {
+		t.Fatalf("%+v, then %+v", d.Got, later.Got)
+	}
+	replay, p := Witness(&s.h, s.log)
+	windows, more := Linear(&s.h, "q", replay)
+	if p = append(p, more...); len(p) > 0 || windows[0].Ops != 4 {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+	if windows, _ := Linear(&s.h, "q", nil); windows[0].Skipped == "" {
+		t.Errorf("nobody knows what was done by the end, and it counts: %+v", windows[0])
+	}
+	count.Count.Ready = 2
+	_, p = Linear(&s.h, "q", replay)
+	wants(t, p, "linear")
+}
+
+// A window is checked until a majority loses its boot. What does not add up by then is
+// found, and what was answered behind it does not count.
+func TestWindowUntilReboot(t *testing.T) {
+	s := newStory(t)
+	s.enqueue("q", "a", "b")
+	d := s.dequeue("q", 1)
+	count := s.count("q")
+	s.h.Events = []Event{{From: s.clock, To: s.clock + second, Reboot: true}}
+	s.wait(second)
+	behind := s.count("q")
+	behind.Count.Ready++ // the lease may be over
+	replay, _ := Witness(&s.h, s.log)
+	windows, p := Linear(&s.h, "q", replay)
+	if len(p) > 0 || windows[0].Ops != 3 {
+		t.Errorf("%v %+v", p, windows[0])
+	}
+	for what, damage := range map[string]func() (mend func()){
+		"a job that nobody sees": func() func() { count.Count.Ready--; return func() { count.Count.Ready++ } },
+		"out of order": func() func() {
+			d.Got[0].Body = "b"
+			return func() { d.Got[0].Body = "a" }
+		},
+	} {
+		mend := damage()
+		if _, p := Linear(&s.h, "q", replay); len(p) != 1 || p[0].Check != "linear" {
+			t.Errorf("%s: %v", what, p)
+		}
+		mend()
+	}
+}
+
 // blind is the model without its look ahead.
 func blind(ops []*Op) *queueModel {
 	m := newQueueModel(ops)
