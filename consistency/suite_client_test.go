@@ -270,6 +270,7 @@ func (c *suiteClient) settle(kind check.Kind, queue string, receipts []string, d
 				Status              int
 				Code                string
 				Late, Already, Dead bool
+				Cancel              bool
 			}
 		}
 		if err := json.Unmarshal(a.body, &got); err != nil || len(got.Results) != len(receipts) {
@@ -278,7 +279,7 @@ func (c *suiteClient) settle(kind check.Kind, queue string, receipts []string, d
 		}
 		for i, r := range got.Results {
 			it := &o.Items[i]
-			it.Status, it.Code, it.Late, it.Already, it.Dead = r.Status, r.Code, r.Late, r.Already, r.Dead
+			it.Status, it.Code, it.Late, it.Already, it.Dead, it.Cancel = r.Status, r.Code, r.Late, r.Already, r.Dead, r.Cancel
 		}
 	}
 	c.w.rec.End(o)

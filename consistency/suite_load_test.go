@@ -153,17 +153,20 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 	var mine []held
 	var old []string // receipts that are used up
 	asked := ""      // batch of a fast answer
+	var byID handled // jobs of handledQueue
 	for !l.stopped() {
 		if roams {
 			c.node = rng.IntN(len(l.w.c.Nodes))
 		}
 		fast := rng.IntN(10) < 3
-		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue(), purgedQueue}[rng.IntN(11)]
+		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue(), purgedQueue, handledQueue}[rng.IntN(12)]
 		switch r := rng.IntN(100); {
 		case queue == purgedQueue && rng.IntN(12) == 0:
 			o := c.purge(queue)
 			l.pace(o)
 			l.backlog.Add(-int64(o.Moved))
+		case queue == handledQueue && rng.IntN(3) == 0:
+			l.handle(c, rng, &byID, byID.known)
 		// Who holds much gives it up: a job whose lease ends again and again is dead
 		// at last, which looks like a loss.
 		case r < 38 && l.backlog.Load() < backlogMax && len(mine) < heldMax:
@@ -171,6 +174,12 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 			l.pace(o)
 			if o.Fast && rng.IntN(4) == 0 {
 				asked = o.Batch
+			}
+			if queue == handledQueue {
+				byID.saw(o)
+				for range 3 { // soon: many are taken within moments
+					l.handle(c, rng, &byID, byID.known)
+				}
 			}
 		case r < 72 && len(mine) < heldMax:
 			lease := time.Duration(1500+rng.IntN(2500)) * time.Millisecond
@@ -200,6 +209,9 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 				mine = append(mine, h)
 				if queue == gravesQueue || queue == poisonQueue {
 					l.pace(c.show(got[0].ID))
+				}
+				if queue == handledQueue { // from under its holder
+					l.handle(c, rng, &byID, []string{got[0].ID})
 				}
 			}
 		case r < 96 && len(mine) > 0:

@@ -3,6 +3,7 @@ package consistency
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	poisonQueue  = "poison"  // two failures, then graves
 	gravesQueue  = "graves"
 	stepsQueue   = "steps"   // transactions: each acks a step and adds the next
+	handledQueue = "handled" // jobs that are held, requeued and cancelled
 	purgedQueue  = "purged"  // emptied again and again
 	pausedPrefix = "paused-" // paused again and again
 	newsTopic    = "news"    // keeps all
@@ -223,6 +225,54 @@ func (l *suiteLoad) pauses(c *suiteClient, rng *rand.Rand) {
 		if n%3 == 0 {
 			l.pace(c.redrive(gravesQueue, 1_000_000+int(p.unlike.Add(1))))
 		}
+	}
+}
+
+// handled is what a user knows of jobs that may be held, requeued and cancelled.
+type handled struct{ known, held []string }
+
+// saw notes the last jobs of an enqueue.
+func (h *handled) saw(o *check.Op) {
+	for i := range o.Made {
+		h.known = append(h.known[max(0, len(h.known)-7):], o.Made[i].ID)
+	}
+}
+
+// handle does something to one of some jobs by its id, or requeues one that was held:
+// few stay held, as nobody can work on those.
+func (l *suiteLoad) handle(c *suiteClient, rng *rand.Rand, h *handled, from []string) {
+	kind := [...]check.Kind{check.Hold, check.Hold, check.Requeue, check.Cancel, check.Cancel}[rng.IntN(5)]
+	if len(h.held) > 0 && (len(h.held) > 4 || kind == check.Requeue && rng.IntN(2) == 0) {
+		from, kind = h.held, check.Requeue
+	}
+	if len(from) == 0 {
+		return
+	}
+	i := rng.IntN(len(from))
+	o := c.handle(kind, handledQueue, from[i])
+	l.pace(o)
+	switch {
+	case kind == check.Hold && o.Outcome != check.Failed && o.Code == "":
+		h.held = append(h.held, o.Mark)
+	case kind == check.Requeue && o.Outcome == check.OK:
+		h.held = slices.DeleteFunc(h.held, func(id string) bool { return id == o.Mark })
+	case kind == check.Cancel && o.Outcome == check.OK && o.Code == "" && o.Did == "":
+		l.backlog.Add(-1)
+	}
+}
+
+// letGo requeues every job that somebody may have held.
+func (w *world) letGo() {
+	w.t.Helper()
+	c := w.newClient(drainClient, w.others()[0])
+	held := map[string]bool{}
+	for _, o := range w.rec.History().Ops {
+		if o.Kind == check.Hold && o.Outcome != check.Failed && o.Code == "" {
+			held[o.Mark] = true
+		}
+	}
+	for id := range held { // order is nothing to anybody
+		w.eventually(10*time.Second, "the end of a hold", func() bool { return c.handle(check.Requeue, handledQueue, id).Outcome == check.OK })
 	}
 }
 

@@ -261,6 +261,29 @@ func (c *suiteClient) purge(queue string) *check.Op {
 	return o
 }
 
+// handle holds, requeues or cancels a job.
+func (c *suiteClient) handle(kind check.Kind, queue, id string) *check.Op {
+	o := c.op(kind, queue)
+	o.Mark = id
+	c.w.rec.Begin(o)
+	a, err := c.send(o, "POST", "/v1/jobs/"+id+"/"+kind.String()+query(false, ""), nil, nil)
+	var got struct{ Already, Cancel bool }
+	switch {
+	case err != nil:
+	case o.Outcome == check.OK:
+		c.parse(o, a, &got)
+		if got.Already {
+			o.Did = "already"
+		} else if got.Cancel {
+			o.Did = "cancel"
+		}
+	case problemCode(a) == "job_gone" || problemCode(a) == "job_not_found":
+		o.Outcome, o.Code = check.OK, problemCode(a)
+	}
+	c.w.rec.End(o)
+	return o
+}
+
 // configure tells a queue, or a topic, what to do.
 func (c *suiteClient) configure(queue string, p check.ConfigPart) *check.Op {
 	o := c.op(check.Configure, queue)

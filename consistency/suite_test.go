@@ -17,7 +17,8 @@ func leastOf(faults int) check.Least {
 		Ops: 100 * faults, Terms: 1 + faults/4, Chains: 5 * faults, Jobs: 20 * faults,
 		Kinds: map[check.Kind]int{check.Enqueue: 20 * faults, check.Dequeue: 20 * faults, check.Ack: 10 * faults, check.Nack: faults / 4, check.Release: faults / 5, check.Extend: faults / 5, check.Count: faults / 2,
 			check.Reject: faults / 8, check.Peek: faults / 4, check.Show: faults / 4, check.Tx: 4 * faults, check.Append: 10 * faults, check.Read: 10 * faults,
-			check.Commit: 2 * faults, check.Position: 2 * faults, check.Pause: faults, check.Redrive: faults / 4, check.Configure: 5, check.Fate: faults / 8, check.Purge: faults / 8},
+			check.Commit: 2 * faults, check.Position: 2 * faults, check.Pause: faults, check.Redrive: faults / 4, check.Configure: 5, check.Fate: faults / 8, check.Purge: faults / 8,
+			check.Hold: faults, check.Requeue: faults, check.Cancel: faults / 2},
 		Appended: 20 * faults, Read: 20 * faults,
 		Did: leastDid(faults),
 	}
@@ -31,7 +32,8 @@ func leastDid(faults int) map[string]int {
 	}
 	return map[string]int{"tx": 2 * faults, "tx aborted": faults / 4, "kept by a group": faults / 4, "kept by a pause": faults / 7, "refused by a pause": faults / 7,
 		"held back by a pause": faults / 8, "dead letter": faults / 4, "redrive": faults / 8, "trimmed": faults,
-		"attempt answered again": 2 * faults, "lost answer had again": faults, "attempt gave back alone": faults / 7, "refused by a unique key": faults, "purged": faults}
+		"attempt answered again": 2 * faults, "lost answer had again": faults, "attempt gave back alone": faults / 7, "refused by a unique key": faults, "purged": faults,
+		"hold": faults, "requeue": faults, "cancel": faults / 2, "cancel of a lease": faults / 4}
 }
 
 // named picks faults by name.

@@ -286,6 +286,7 @@ func (w *world) verdict(name string, least check.Least) {
 	w.load.end()
 	w.alive()
 	w.unpause()
+	w.letGo()
 	w.drain()
 	w.readTopics()
 	w.agree()

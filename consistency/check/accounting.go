@@ -26,6 +26,7 @@ type sent struct {
 	made       *Made // nil without an answer
 	deliveries []taken
 	purged     time.Duration // not purged before, Never when no purge can have hit it
+	handled    []*Op         // holds, requeues and cancels that may have had an effect
 }
 
 // refused: surely it is not there.
@@ -53,6 +54,12 @@ type taken struct {
 func gather(h *History) (jobs map[string]*sent, p problems) {
 	jobs = map[string]*sent{}
 	attempts, purges := firstTries(h), h.purges()
+	byID := map[string][]*Op{}
+	for _, op := range h.Ops {
+		if (op.Kind == Hold || op.Kind == Requeue || op.Kind == Cancel) && op.Outcome != Failed && op.Code == "" {
+			byID[op.Mark] = append(byID[op.Mark], op)
+		}
+	}
 	byReceipt := map[string]*taken{}
 	for _, op := range h.Ops {
 		for i := range op.Jobs {
@@ -64,6 +71,7 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 			}
 			if op.Outcome == OK {
 				s.made = &op.Made[i]
+				s.handled = byID[s.made.ID]
 			}
 			jobs[op.Jobs[i].Body] = s
 		}
@@ -241,7 +249,7 @@ func Accounting(h *History) (Summary, []Problem) {
 			}
 			continue // a lost answer may be its one delivery
 		}
-		if s.answered() && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.purged == Never && s.job.MaxFailures == 0 {
+		if s.answered() && !s.made.Duplicate && !ended && s.job.TTL == 0 && s.purged == Never && !s.cancelled() && s.job.MaxFailures == 0 {
 			if s.op.Fast {
 				sum.FastLost++
 				continue

@@ -63,6 +63,8 @@ func attempts(p *problems, h *History, jobs map[string]*sent) {
 			for i := range a.Got {
 				if s := jobs[a.Got[i].Body]; s == nil || s.job.TTL > 0 {
 					until = 0
+				} else {
+					until = min(until, s.handledBy(&taken{call: first[name]}))
 				}
 				if at, ok := settled[a.Got[i].Receipt]; ok {
 					until = min(until, at)

@@ -25,6 +25,7 @@ func BlackBox(h *History) []Problem {
 		leases(&p, h, s)
 		timers(&p, h, s, configs)
 		deadLetters(&p, redrives, s, configs)
+		handled(&p, s)
 	}
 	groups(&p, h, jobs)
 	pauses(&p, h)
@@ -48,7 +49,7 @@ func leases(p *problems, h *History, s *sent) {
 		if a.d.Fence == b.d.Fence && !a.by.Fast && !b.by.Fast {
 			p.add("black box: one grant", "%s: the grant of entry %d was answered to %v and %v", a.d.ID, a.d.Fence, a.by, b.by)
 		}
-		if end := a.holdsUntil(); b.sure() && b.by.Call > a.by.Ret && b.by.Ret < end && !h.rebooted(a.by.Call, b.by.Ret) {
+		if end := min(a.holdsUntil(), s.handledBy(a)); b.sure() && b.by.Call > a.by.Ret && b.by.Ret < end && !h.rebooted(a.by.Call, b.by.Ret) {
 			p.add("black box: lease", "%s was given to %v at %v, while %v held it until %v at least", a.d.ID, b.by, b.by.Ret, a.by, end)
 		}
 	}
@@ -90,8 +91,8 @@ func timers(p *problems, h *History, s *sent, configs map[string]ConfigPart) {
 			p.add("black box: max failures", "%s came with %d failures, it may have %d", t.d.ID, t.d.Failures, m)
 		}
 		g := t.givenUp
-		if g == nil || g.Kind != Nack || g.Outcome != OK || g.Fast || t.d.Queue != s.queue {
-			continue // from a dead letter queue it may be redriven
+		if g == nil || g.Kind != Nack || g.Outcome != OK || g.Fast || t.d.Queue != s.queue || len(s.handled) > 0 {
+			continue // from a dead letter queue it may be redriven; or it was requeued
 		}
 		for _, it := range g.Items {
 			if it.Receipt != t.d.Receipt || it.Code != "" || it.Delay == 0 || it.Dead {
@@ -189,6 +190,9 @@ func byQueue(h *History, jobs map[string]*sent) map[string]*queueView {
 			continue
 		}
 		x := plain{s: s, from: s.op.Ret, until: s.purged}
+		for _, o := range s.handled {
+			x.until = min(x.until, o.Call)
+		}
 		for i := range s.deliveries {
 			t := &s.deliveries[i]
 			x.until = min(x.until, t.call)

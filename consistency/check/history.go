@@ -35,11 +35,14 @@ const (
 	Configure // a queue or a topic
 	Fate      // of a fast answer's batch, which is Mark; Code is the answer
 	Purge     // of a queue's ready and delayed jobs
+	Hold      // of a job, whose id is Mark, until it is requeued; Did says what was done, Code why not
+	Requeue   // of a job: ready now
+	Cancel    // of a job: deleted, or its holder is asked to stop
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{"enqueue", "dequeue", "ack", "nack", "release", "extend", "count",
-	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure", "fate", "purge"}
+	"reject", "peek", "show", "tx", "append", "read", "commit", "position", "pause", "redrive", "configure", "fate", "purge", "hold", "requeue", "cancel"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -153,6 +156,7 @@ type Item struct {
 	Code          string // "" = done
 	Late, Already bool
 	Dead          bool
+	Cancel        bool // Extend: the holder is asked to stop
 }
 
 // Counts are a queue's jobs by state.

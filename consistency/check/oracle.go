@@ -48,6 +48,7 @@ type oJob struct {
 	prio                 uint8
 	state                string
 	amo, held            bool // held: the last receipt is good
+	cancel               bool // its holder is asked to stop
 	lease, due, expires  int64
 	born                 int64
 	grant                uint32
@@ -143,6 +144,7 @@ type oTold struct {
 	code    fsm.Code
 	version uint64
 	count   int
+	did     string
 }
 
 // oResult is what an item or a job of an enqueue came to.
@@ -152,6 +154,7 @@ type oResult struct {
 	duplicate     bool
 	late, already bool
 	dead          bool
+	cancel        bool
 }
 
 type oItem struct {
@@ -320,6 +323,12 @@ func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
 		o.pause(op)
 	case *fsm.Redrive:
 		return o.redrive(op)
+	case *fsm.Hold:
+		return o.hold(op)
+	case *fsm.Requeue:
+		return o.requeue(op)
+	case *fsm.Cancel:
+		return o.cancel(op)
 	case *fsm.Purge:
 		return o.purge(op)
 	case *fsm.Configure:

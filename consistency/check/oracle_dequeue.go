@@ -102,6 +102,7 @@ func (o *oracle) fill(w *oWaiter) {
 			if lease == 0 {
 				lease = fsm.LeaseDefault
 			}
+			j.cancel = false
 			j.grant++
 			j.deliveries++
 			j.tag, j.held, j.heldMs = tagOf(w.epoch, w.request), true, lease

@@ -122,7 +122,7 @@ func (o *oracle) extend(j *oJob, it *fsm.Item) oResult {
 	}
 	j.life++
 	o.due(j, o.now+j.heldMs, 2)
-	return oResult{}
+	return oResult{cancel: j.cancel}
 }
 
 // giveBack undoes hand-outs that reached nobody.

@@ -13,6 +13,7 @@ type Parts struct {
 	Config  *ConfigPart // Configure
 	Moved   int         // Redrive and Purge: jobs; a Redrive's Max is unlike that of any other
 	Facts   *Facts      // Show; Mark is the job's id
+	Did     string      // Hold, Requeue, Cancel: "already", "cancel"; "" = the job is held, ready, deleted
 }
 
 // TopicPart is what is asked of a topic, and answered.

@@ -60,7 +60,7 @@ func Witness(h *History, log []Entry) (replay *Replay, found []Problem) {
 			w.append(op)
 		case Tx:
 			w.tx(op)
-		case Commit, Pause, Redrive, Configure, Purge:
+		case Commit, Pause, Redrive, Configure, Purge, Hold, Requeue, Cancel:
 			w.asks(op)
 		case Fate:
 			w.fate(op)
@@ -355,7 +355,7 @@ func (w *witness) settle(op *Op) {
 }
 
 func (it *Item) is(r *oResult) bool {
-	return it.Code == codeText(r.code) && it.Late == r.late && it.Already == r.already && it.Dead == r.dead
+	return it.Code == codeText(r.code) && it.Late == r.late && it.Already == r.already && it.Dead == r.dead && it.Cancel == r.cancel
 }
 
 // onlyOne: no other operation of the kind names the receipt.

@@ -122,6 +122,12 @@ func (o *Op) key() string {
 		return pauseKey(o.Queue, o.Paused.In, o.Paused.Out, o.Paused.UntilMs)
 	case Redrive:
 		return redriveKey(o.Queue, o.Max)
+	case Hold, Requeue, Cancel:
+		id, ok := fsm.ParseID(o.Mark)
+		if !ok {
+			return "no id: " + o.Mark
+		}
+		return jobKey(o.Kind, id.Key)
 	case Purge:
 		return purgeKey(o.Queue)
 	case Configure:
@@ -139,7 +145,7 @@ func (w *witness) asks(op *Op) {
 		return // see askedOften
 	}
 	for _, t := range w.o.told[op.key()] {
-		if uint64(t.index) != op.Index || op.Code != codeText(t.code) {
+		if uint64(t.index) != op.Index || op.Code != codeText(t.code) || op.Did != t.did {
 			continue
 		}
 		w.bound[op] = op.Index
