@@ -161,7 +161,7 @@ func (l *suiteLoad) user(c *suiteClient, rng *rand.Rand, roams bool) {
 		fast := rng.IntN(10) < 3
 		queue := [...]string{hotQueue, hotQueue, timedQueue, timedQueue, onceQueue, keyedQueue, groupedQueue, groupedQueue, poisonQueue, l.pausedQueue(), purgedQueue, handledQueue}[rng.IntN(12)]
 		switch r := rng.IntN(100); {
-		case queue == purgedQueue && rng.IntN(12) == 0:
+		case queue == purgedQueue && rng.IntN(6) == 0:
 			o := c.purge(queue)
 			l.pace(o)
 			l.backlog.Add(-int64(o.Moved))
@@ -266,7 +266,7 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 		j.Body, j.Priority = l.bodyOf(rng), -1
 		switch queue {
 		case timedQueue:
-			switch rng.IntN(7) {
+			switch rng.IntN(8) {
 			case 0:
 				j.Delay = time.Duration(100+rng.IntN(900)) * time.Millisecond
 			case 1:
@@ -277,8 +277,8 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 				j.MaxFailures = 2 + rng.IntN(2)
 			case 4:
 				j.Priority = rng.IntN(10)
-			case 5:
-				j.UniqueKey = "u" + itoa(rng.Int64N(30))
+			case 5, 6:
+				j.UniqueKey = "u" + itoa(rng.Int64N(8))
 			}
 		case onceQueue:
 			j.AtMostOnce = true
@@ -292,8 +292,10 @@ func (l *suiteLoad) enqueue(c *suiteClient, rng *rand.Rand, queue string, fast b
 		key, fast = "k"+jobs[0].Body[:min(16, len(jobs[0].Body))], false
 	}
 	o := c.enqueue(queue, jobs, fast, strings.TrimRight(strings.ReplaceAll(key, "\x00", ""), ". "))
-	if o.Outcome == check.OK && o.Made[0].Code == "" {
-		l.backlog.Add(int64(len(jobs)))
+	for i := range o.Made {
+		if o.Made[i].Code == "" && !o.Made[i].Duplicate {
+			l.backlog.Add(1)
+		}
 	}
 	return o
 }

@@ -203,11 +203,17 @@ func (l *suiteLoad) pauses(c *suiteClient, rng *rand.Rand) {
 			until = max(logMs+long.Milliseconds(), p.pauseMs+1)
 			p.pauseMs = until
 		}
+		if out && c.enqueue(queue, []check.Job{{Body: l.body(), Priority: -1}}, false, "").Outcome == check.OK {
+			l.backlog.Add(1)
+		}
 		o := c.pause(queue, in, out, until)
 		l.pace(o)
 		known := o.Outcome == check.OK
 		if known {
 			logMs = o.TimeMs
+			if out { // somebody asks for what the pause keeps
+				l.pace(c.dequeue(queue, 1, 0, 3*time.Second, false))
+			}
 			l.rest(long)
 		}
 		if !byItself || !known {
