@@ -136,12 +136,16 @@ func pauses(p *problems, h *History) {
 			}
 		}
 	}
+	tries := firstTries(h)
 	for _, op := range h.Ops {
 		if op.Outcome != OK || op.Fast || op.Kind != Dequeue && op.Kind != Enqueue {
 			continue
 		}
-		all := spans[op.Queue]
-		i, _ := slices.BinarySearchFunc(all, op.Call, func(s span, t time.Duration) int { return cmp.Compare(s.from, t) })
+		all, call := spans[op.Queue], op.Call
+		if op.Attempt != "" {
+			call = tries[op.attempt()] // may have got them, and the answer is another one
+		}
+		i, _ := slices.BinarySearchFunc(all, call, func(s span, t time.Duration) int { return cmp.Compare(s.from, t) })
 		if i == 0 || op.Ret >= all[i-1].to {
 			continue
 		}

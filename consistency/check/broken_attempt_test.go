@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"raftq/fsm"
 )
@@ -153,5 +154,20 @@ func TestAttemptTakesOver(t *testing.T) {
 	}
 	if info, _ := m.Queue("q"); info.Leased+info.Ready != 0 {
 		t.Errorf("the machine does not serve it first: %+v", info)
+	}
+}
+
+// A pause keeps no answer back that comes again: the jobs were handed out before it. A
+// first try within it gets none.
+func TestAttemptDuringPause(t *testing.T) {
+	for from, found := range map[time.Duration]int{0: 0, 3 * second: 1} {
+		lost := &Op{Kind: Dequeue, Queue: "q", Attempt: "a", Outcome: Unknown, Call: from, Ret: Never}
+		pause := &Op{Kind: Pause, Queue: "q", Outcome: OK, Call: second, Ret: 2 * second, Parts: Parts{Paused: &PausePart{Out: true}}}
+		again := &Op{Kind: Dequeue, Queue: "q", Attempt: "a", Outcome: OK, Call: 4 * second, Ret: 5 * second, Got: []Delivery{{Body: "one"}}}
+		var p problems
+		pauses(&p, &History{Ops: []*Op{lost, pause, again}})
+		if len(p.all()) != found {
+			t.Errorf("first try at %v: %v", from, p.all())
+		}
 	}
 }
