@@ -123,7 +123,11 @@ func (l *logChecker) returned(i uint64, le *logEntry, j *modelJob, it *fsm.Item,
 	w := l.w
 	f := l.grants[modelGrant{it.Key, it.Grant}]
 	if f == nil || it.Tag != f.d.Tag {
-		w.failf("entry %d: grant %d of job %v is given back, which nobody has", i, it.Grant, it.Key)
+		// A fast hand-out that was lost with its leader is given back in vain.
+		if r.Code == fsm.CodeOK {
+			w.failf("entry %d: grant %d of job %v is given back, which nobody has", i, it.Grant, it.Key)
+		}
+		return
 	}
 	if f.returned++; le.pos.TimeMs < j.untilMs {
 		f.inTime++

@@ -53,6 +53,7 @@ func (l *logChecker) redriven(i uint64, o *simOp, res *fsm.Result) {
 		}
 		if most++; res.Count > 0 {
 			j.side.again, j.side.base, j.side.fails, j.rejectedIn = true, j.grant, 0, ""
+			j.notMs, j.notTrue = 0, 0 // a failed dead letter does not wait for its delay
 		}
 	}
 	if w.stats.Redriven += res.Count; res.Count > most || res.More {
