@@ -6,7 +6,9 @@ package fsm
 //	1  jobs, leases, waiters, sessions
 //	2  configuration and pauses, groups, keys, transactions, dead letters,
 //	   management of jobs, topics, changes of the members
-const FeatureLevel = 2
+//	3  an at-most-once job that two requests of an attempt were answered with is not
+//	   given back by one of them after its lease
+const FeatureLevel = 3
 
 // LevelOf is the feature level that an op needs.
 func LevelOf(op Op) uint32 {

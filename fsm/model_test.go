@@ -567,7 +567,7 @@ func (m *model) leaseOver(j *mJob) {
 	if j.amo {
 		for _, a := range m.attempts {
 			for _, g := range a.jobs {
-				if g.job == j && g.live(m) && g.holders > 1 {
+				if g.job == j && g.live(m) && g.holders > 1 && m.featureLevel() >= 3 {
 					j.held = 0 // nobody can give it back any more
 				}
 			}

@@ -481,7 +481,7 @@ func randomEntries(t *testing.T) (logs, ops int) {
 			h := BatchHeader{Origin: n.id, Epoch: epoch, TimeMs: w.time(t)}
 			before := *n
 			n.epoch, n.number, n.counter = epoch, 0, 0
-			w.apply(t, h, []Op{&NodeStart{Client: "c", Peer: "p", Version: "v", FeatureLevel: rapid.SampledFrom([]uint32{2, 2, 1}).Draw(t, "level"), MaxMemory: 5}}, nil)
+			w.apply(t, h, []Op{&NodeStart{Client: "c", Peer: "p", Version: "v", FeatureLevel: rapid.SampledFrom([]uint32{3, 3, 3, 2, 1}).Draw(t, "level"), MaxMemory: 5}}, nil)
 			if s, ok := w.m.Session(n.id); !ok || s.Epoch != epoch {
 				*n = before // refused
 			} else if before.epoch == epoch {

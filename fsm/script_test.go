@@ -179,7 +179,7 @@ func (s *script) command(line string) string {
 		o := s.options(args[1:])
 		epoch := uint64(s.num(o.get("boot", "1")))<<32 | uint64(s.num(o.get("random", strconv.FormatUint(n.id>>32+6, 10))))
 		h := BatchHeader{Origin: n.id, Epoch: epoch}
-		out := s.entry(h, []Op{&NodeStart{Client: n.name + ":8080", Peer: "http://" + n.name, Version: "v1"}})
+		out := s.entry(h, []Op{&NodeStart{Client: n.name + ":8080", Peer: "http://" + n.name, Version: "v1", FeatureLevel: FeatureLevel}})
 		if got, ok := s.m.Session(n.id); ok && got.Epoch == epoch && got.LastBatch == 0 && n.epoch != epoch {
 			n.epoch, n.number, n.counter, n.req = epoch, 0, 0, 0
 		}

@@ -116,7 +116,7 @@ func (m *Machine) leaseOver(q *queue, it jobItem) {
 	dead := m.fail(q, it.job)
 	switch {
 	case it.flags&flagAtMostOnce != 0 && seeded != "at-most-once-after-lease":
-		if m.others(it) && seeded != "given-back-by-one-of-two" {
+		if m.others(it) && m.FeatureLevel() >= 3 && seeded != "given-back-by-one-of-two" {
 			it.heldMs = heldByOthers
 		}
 		m.move(q, it, stateHeld, 0)
