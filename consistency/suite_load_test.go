@@ -142,6 +142,14 @@ func (l *suiteLoad) pace(o *check.Op) {
 	}
 }
 
+// recount asks how many jobs there are: whose TTL ended, and whose ack had a lost answer,
+// nobody has told. A long run would end with users that only wait.
+func (l *suiteLoad) recount() {
+	if n := l.w.waiting(l.w.others()[0]); n >= 0 {
+		l.backlog.Store(n)
+	}
+}
+
 // held is what a user holds of a queue.
 type held struct {
 	queue    string

@@ -110,14 +110,20 @@ func (w *world) unwatch() {
 	}
 }
 
-func (w *world) metric(node int, name string) float64 {
+// metrics are a node's; empty when it does not answer.
+func (w *world) metrics(node int) string {
 	short, cancel := context.WithTimeout(w.ctx, time.Second)
 	defer cancel()
 	a, err := newSuiteHTTP().do(short, "GET", "http://"+w.c.Nodes[node].Client+"/metrics", nil, nil)
 	if err != nil {
-		return -1
+		return ""
 	}
-	for line := range strings.Lines(string(a.body)) {
+	return string(a.body)
+}
+
+// metric is one of them, -1 = not known.
+func (w *world) metric(node int, name string) float64 {
+	for line := range strings.Lines(w.metrics(node)) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			f, err := strconv.ParseFloat(v, 64)
 			if err == nil {
@@ -126,6 +132,25 @@ func (w *world) metric(node int, name string) float64 {
 		}
 	}
 	return -1
+}
+
+// waiting is how many jobs somebody may still want, -1 = not known.
+func (w *world) waiting(node int) (n int64) {
+	n = -1
+	for line := range strings.Lines(w.metrics(node)) {
+		labels, ok := strings.CutPrefix(strings.TrimSpace(line), "raftq_jobs{")
+		labels, v, found := strings.Cut(labels, "} ")
+		f, err := strconv.ParseFloat(v, 64)
+		if !ok || !found || err != nil {
+			continue
+		}
+		for _, state := range []string{"ready", "delayed", "leased"} {
+			if strings.HasSuffix(labels, `state="`+state+`"`) {
+				n = max(n, 0) + int64(f)
+			}
+		}
+	}
+	return n
 }
 
 // agree waits until all nodes say the same of the same entry.

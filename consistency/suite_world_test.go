@@ -264,6 +264,7 @@ func (w *world) alive() {
 	for _, i := range w.others() {
 		w.writes(i)
 	}
+	w.load.recount()
 }
 
 // writes waits until a node answers a strong write.
