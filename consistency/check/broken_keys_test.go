@@ -62,6 +62,28 @@ func TestGoodKeys(t *testing.T) {
 	}
 }
 
+// TestPurgesOfOneEntry: two of one queue may share an entry, and nothing but their
+// results tells them apart.
+func TestPurgesOfOneEntry(t *testing.T) {
+	s := newStory(t)
+	s.enqueue("p", "one")
+	purge := &fsm.Purge{Queue: "p", States: fsm.StateReady | fsm.StateDelayed}
+	for i, moved := range [][2]int{{1, 0}, {0, 1}} {
+		a, b := s.op(Purge, "p"), s.op(Purge, "p")
+		index := s.next(purge, purge)
+		a.Moved, b.Moved = moved[0], moved[1]
+		s.end(a, index)
+		s.end(b, index)
+		s.enqueue("p", []string{"two", "three"}[i])
+	}
+	s.settle(Ack, s.dequeue("p", 1), 0)
+	for _, problem := range s.all() {
+		t.Error(problem)
+	}
+	s.h.Ops[1].Moved = 0 // as the other one
+	wants(t, s.all(), "witness: result")
+}
+
 // TestBrokenKeys breaks one thing each of unique keys and purges.
 func TestBrokenKeys(t *testing.T) {
 	for _, tc := range []struct {

@@ -145,6 +145,7 @@ type oTold struct {
 	version uint64
 	count   int
 	did     string
+	answers bool // one operation of those that look the same
 }
 
 // oResult is what an item or a job of an enqueue came to.

@@ -139,25 +139,47 @@ func (o *Op) key() string {
 	return ""
 }
 
-// asks: it is in its entry, with the result that was answered.
+// asks: it is in its entry, with the result that was answered. Several that look the
+// same may share an entry: each has one of the results.
 func (w *witness) asks(op *Op) {
 	if op.Outcome != OK {
 		return // see askedOften
 	}
-	for _, t := range w.o.told[op.key()] {
-		if uint64(t.index) != op.Index || op.Code != codeText(t.code) || op.Did != t.did {
+	var told *oTold
+	list := w.o.told[op.key()]
+	for i := range list {
+		t := &list[i]
+		if uint64(t.index) != op.Index || op.Code != codeText(t.code) || op.Did != t.did || t.answers {
 			continue
 		}
-		w.bound[op] = op.Index
-		switch {
-		case op.Kind == Commit && op.Code == "" && op.Topics[0].Version != t.version:
-			w.add("witness: result", "%v answers version %d, the log gives %d", op, op.Topics[0].Version, t.version)
-		case (op.Kind == Redrive || op.Kind == Purge) && op.Moved != t.count:
-			w.add("witness: result", "%v answers %d, the log gives %d", op, op.Moved, t.count)
+		if told = t; op.sameCounts(t) {
+			break
 		}
+	}
+	if told == nil {
+		w.add("witness: lost", "%v, %q %q, is not in its entry", op, op.key(), op.Code)
 		return
 	}
-	w.add("witness: lost", "%v, %q %q, is not in its entry", op, op.key(), op.Code)
+	told.answers = true
+	w.bound[op] = op.Index
+	switch {
+	case op.sameCounts(told):
+	case op.Kind == Commit:
+		w.add("witness: result", "%v answers version %d, the log gives %d", op, op.Topics[0].Version, told.version)
+	default:
+		w.add("witness: result", "%v answers %d, the log gives %d", op, op.Moved, told.count)
+	}
+}
+
+// sameCounts tells whether the numbers that an answer has are the log's.
+func (o *Op) sameCounts(t *oTold) bool {
+	switch o.Kind {
+	case Commit:
+		return o.Code != "" || o.Topics[0].Version == t.version
+	case Redrive, Purge:
+		return o.Moved == t.count
+	}
+	return true
 }
 
 // askedOften: what has no mark of its own stands in the log as often as it was sent,
