@@ -49,6 +49,7 @@ type oJob struct {
 	state                string
 	amo, held            bool // held: the last receipt is good
 	cancel               bool // its holder is asked to stop
+	others               bool // held by more than one when its lease ended
 	lease, due, expires  int64
 	born                 int64
 	grant                uint32
@@ -90,6 +91,7 @@ type oWaiter struct {
 type oSession struct {
 	epoch, last uint64
 	away        bool
+	level       uint32 // what its build can do
 }
 
 // oDequeue is what a dequeue was handed.
@@ -264,7 +266,9 @@ func (o *oracle) leave(which func(*oWaiter) bool) { o.waiters = slices.DeleteFun
 
 func (o *oracle) op(h fsm.BatchHeader, op fsm.Op, answered bool) error {
 	switch op := op.(type) {
-	case *fsm.NodeStart, *fsm.Alarm:
+	case *fsm.Alarm:
+	case *fsm.NodeStart:
+		o.sessions[h.Origin].level = op.FeatureLevel
 	case *fsm.MemberChange:
 		// The last voter cannot go; nobody asks for that here.
 		if op.Verb == fsm.MemberRemove {

@@ -112,6 +112,17 @@ func (o *oracle) keptByAnother(j *oJob) bool {
 	return false
 }
 
+// sharedAtTheEnd tells whether, as a lease ends, more than one has the job. Then none of them
+// gives it back later: the other one's client may have it. Since feature level 3, that is.
+func (o *oracle) sharedAtTheEnd(j *oJob) bool {
+	level := uint32(1<<32 - 1)
+	for _, s := range o.sessions {
+		level = min(level, s.level)
+	}
+	t := o.tried(j)
+	return level >= 3 && t != nil && len(t.by)-t.backs > 1
+}
+
 // holders are those who were answered with the last hand-out of a job.
 func (o *oracle) holders(j *oJob) []*oDequeue {
 	if t := o.tried(j); t != nil {

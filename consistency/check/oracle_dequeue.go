@@ -102,7 +102,7 @@ func (o *oracle) fill(w *oWaiter) {
 			if lease == 0 {
 				lease = fsm.LeaseDefault
 			}
-			j.cancel = false
+			j.cancel, j.others = false, false
 			j.grant++
 			j.deliveries++
 			j.tag, j.held, j.heldMs = tagOf(w.epoch, w.request), true, lease

@@ -133,7 +133,7 @@ func (o *oracle) giveBack(items []fsm.Item) {
 		if j == nil || !j.holds(it) || j.state != "leased" && j.state != "held" {
 			continue
 		}
-		if o.keptByAnother(j) {
+		if o.keptByAnother(j) || j.state == "held" && j.others {
 			continue
 		}
 		for _, d := range o.holders(j) {

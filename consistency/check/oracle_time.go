@@ -70,6 +70,7 @@ func (o *oracle) fire(ms int64) {
 			dead := o.failed(j)
 			switch {
 			case j.amo:
+				j.others = o.sharedAtTheEnd(j)
 				o.move(j, "held")
 			case dead:
 				o.bury(j, "max_failures")
