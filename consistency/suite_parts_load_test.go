@@ -192,7 +192,13 @@ func group(rng *rand.Rand) string { return fmt.Sprintf("g%d", rng.IntN(8)) }
 func (l *suiteLoad) pauses(c *suiteClient, rng *rand.Rand) {
 	p := &l.parts
 	logMs := int64(0)
+	put := func(queue string, delay time.Duration) {
+		if c.enqueue(queue, []check.Job{{Body: l.body(), Priority: -1, Delay: delay}}, false, "").Outcome == check.OK {
+			l.backlog.Add(1)
+		}
+	}
 	for n := 1; !l.stopped(); n++ {
+		c.node = rng.IntN(len(l.w.c.Nodes)) // one that is cut off would keep it from most pauses
 		queue := l.pausedQueue()
 		in, out := rng.IntN(2) == 0, rng.IntN(2) == 0
 		out = out || !in
@@ -203,8 +209,11 @@ func (l *suiteLoad) pauses(c *suiteClient, rng *rand.Rand) {
 			until = max(logMs+long.Milliseconds(), p.pauseMs+1)
 			p.pauseMs = until
 		}
-		if out && c.enqueue(queue, []check.Job{{Body: l.body(), Priority: -1}}, false, "").Outcome == check.OK {
-			l.backlog.Add(1)
+		if out {
+			put(queue, 0)
+		}
+		if in { // it becomes ready while the queue takes none
+			put(queue, (long / 2).Truncate(time.Millisecond))
 		}
 		o := c.pause(queue, in, out, until)
 		l.pace(o)
