@@ -139,9 +139,17 @@ func (d *Disk) Fill(free int64) error {
 		if n <= 0 {
 			break
 		}
-		err = syscall.Fallocate(int(f.Fd()), 0, size, n)
-		if size += n; err == syscall.ENOSPC {
-			err = nil // somebody took some of it: what is left now?
+		// Somebody may take some of it meanwhile, and the last blocks may be kept for the
+		// tree of extents: what cannot be had is no room.
+		for err = syscall.ENOSPC; err == syscall.ENOSPC && n > 0; n = n / 2 / fs.Bsize * fs.Bsize {
+			if err = syscall.Fallocate(int(f.Fd()), 0, size, n); err == nil {
+				size += n
+				break
+			}
+		}
+		if err == syscall.ENOSPC {
+			err = nil
+			break
 		}
 	}
 	return errors.Join(err, f.Close())
