@@ -90,6 +90,9 @@ func gather(h *History) (jobs map[string]*sent, p problems) {
 	for _, s := range jobs {
 		for i := range s.deliveries {
 			byReceipt[s.deliveries[i].d.Receipt] = &s.deliveries[i]
+			if s.made == nil { // its enqueue had no answer, and who got it knows its id
+				s.handled = byID[s.deliveries[i].d.ID]
+			}
 		}
 	}
 	for _, op := range h.Ops {

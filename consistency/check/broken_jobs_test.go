@@ -70,6 +70,12 @@ func TestGoodJobs(t *testing.T) {
 	for _, problem := range s.all() {
 		t.Error("without answers: ", problem)
 	}
+	// Who was handed a job knows its id, though its enqueue had no answer.
+	s = newJobs(t)
+	s.made.Outcome, s.made.Ret, s.made.Made = Unknown, Never, nil
+	for _, problem := range s.all() {
+		t.Error("without an answer to the enqueue: ", problem)
+	}
 }
 
 // TestBrokenJobs breaks one thing each of what is done to jobs by id.
