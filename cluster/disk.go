@@ -141,16 +141,15 @@ func (d *Disk) Fill(free int64) error {
 		}
 		// Somebody may take some of it meanwhile, and the last blocks may be kept for the
 		// tree of extents: what cannot be had is no room.
-		for err = syscall.ENOSPC; err == syscall.ENOSPC && n > 0; n = n / 2 / fs.Bsize * fs.Bsize {
-			if err = syscall.Fallocate(int(f.Fd()), 0, size, n); err == nil {
-				size += n
-				break
-			}
+		err = syscall.Fallocate(int(f.Fd()), 0, size, n)
+		for err == syscall.ENOSPC && n > fs.Bsize {
+			n = max(n/2/fs.Bsize, 1) * fs.Bsize
+			err = syscall.Fallocate(int(f.Fd()), 0, size, n)
 		}
-		if err == syscall.ENOSPC {
-			err = nil
-			break
-		}
+		size += n
+	}
+	if err == syscall.ENOSPC {
+		err = nil
 	}
 	return errors.Join(err, f.Close())
 }

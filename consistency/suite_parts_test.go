@@ -36,6 +36,20 @@ func encode(v any) []byte {
 	return b
 }
 
+// ask carries an operation out whose answer is all in got, which stays as it is when
+// there is none.
+func (c *suiteClient) ask(o *check.Op, method, path string, body []byte, got any) {
+	var header map[string]string
+	if body != nil {
+		header = jsonHeader
+	}
+	c.w.rec.Begin(o)
+	if a, _ := c.send(o, method, path, body, header); o.Outcome == check.OK {
+		c.parse(o, a, got)
+	}
+	c.w.rec.End(o)
+}
+
 // append adds messages to a topic.
 func (c *suiteClient) append(topic string, bodies []string, fast bool) *check.Op {
 	o := c.op(check.Append, "")
@@ -236,28 +250,18 @@ func (c *suiteClient) pause(queue string, in, out bool, untilMs int64) *check.Op
 func (c *suiteClient) redrive(queue string, max int) *check.Op {
 	o := c.op(check.Redrive, queue)
 	o.Max = max
-	c.w.rec.Begin(o)
-	a, _ := c.send(o, "POST", "/v1/queues/"+queue+"/redrive"+query(false, ""), encode(map[string]int{"max": max}), jsonHeader)
-	if o.Outcome == check.OK {
-		var got struct{ Redriven int }
-		c.parse(o, a, &got)
-		o.Moved = got.Redriven
-	}
-	c.w.rec.End(o)
+	var got struct{ Redriven int }
+	c.ask(o, "POST", "/v1/queues/"+queue+"/redrive"+query(false, ""), encode(map[string]int{"max": max}), &got)
+	o.Moved = got.Redriven
 	return o
 }
 
 // purge drops a queue's ready and delayed jobs.
 func (c *suiteClient) purge(queue string) *check.Op {
 	o := c.op(check.Purge, queue)
-	c.w.rec.Begin(o)
-	a, _ := c.send(o, "DELETE", "/v1/queues/"+queue+"/jobs"+query(false, ""), nil, nil)
-	if o.Outcome == check.OK {
-		var got struct{ Purged int }
-		c.parse(o, a, &got)
-		o.Moved = got.Purged
-	}
-	c.w.rec.End(o)
+	var got struct{ Purged int }
+	c.ask(o, "DELETE", "/v1/queues/"+queue+"/jobs"+query(false, ""), nil, &got)
+	o.Moved = got.Purged
 	return o
 }
 
@@ -356,13 +360,8 @@ func (c *suiteClient) show(id string) *check.Op {
 func (c *suiteClient) fate(batch string) *check.Op {
 	o := c.op(check.Fate, "")
 	o.Mark = batch
-	c.w.rec.Begin(o)
-	a, _ := c.send(o, "GET", "/v1/log/fate"+query(false, "&batch="+batch), nil, nil)
-	if o.Outcome == check.OK {
-		var got struct{ Fate string }
-		c.parse(o, a, &got)
-		o.Code = got.Fate
-	}
-	c.w.rec.End(o)
+	var got struct{ Fate string }
+	c.ask(o, "GET", "/v1/log/fate"+query(false, "&batch="+batch), nil, &got)
+	o.Code = got.Fate
 	return o
 }

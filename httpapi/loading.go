@@ -57,7 +57,7 @@ func (l *Loading) answer(ctx *fasthttp.RequestCtx) {
 	h.SetCanonical(fieldNode, l.nameField)
 	if string(ctx.Path()) == "/livez" {
 		h.SetContentTypeBytes(typeJSON)
-		ctx.SetBodyString(`{"status":"ok"}` + "\n")
+		ctx.SetBodyString(statusOK)
 		return
 	}
 	p := refuse(fsm.CodeLoading, "the node has not opened its data yet, or is not part of a cluster yet; ask another node")

@@ -51,8 +51,10 @@ func (c *call) probe(err error, otherwise fsm.Code) error {
 	return refuse(otherwise, "%v", err)
 }
 
+const statusOK = `{"status":"ok"}` + "\n"
+
 func (c *call) answerOK() error {
-	c.out = append(c.out[:0], `{"status":"ok"}`+"\n"...)
+	c.out = append(c.out[:0], statusOK...)
 	return c.answer(200, typeJSON)
 }
 
