@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -176,6 +177,14 @@ func TestSickDisks(t *testing.T) {
 		}
 		if err := write(); err == nil {
 			t.Error("a starved disk syncs")
+		}
+		if round == 1 { // as when a write of the journal itself fails
+			if err := errors.Join(tool("mount", "-o", "remount,abort", d.Dir), d.failsOnce()); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(); !errors.Is(err, syscall.EROFS) {
+				t.Error("a disk that became read-only takes a file:", err)
+			}
 		}
 		if err := d.Feed(); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,9 @@ func (d *Disk) CanStarve() bool { return d.store != "" }
 // Starve lets writes fail from now on: those of blocks that hold nothing yet, which
 // are those of new files, and of files that grow. fsync says so once, with EIO or
 // ENOSPC, and succeeds when it is called again, though the data is lost. It proves
-// that with a file of its own. Feed ends it.
+// that with a file of its own. Now and then a block of the file system's own is among
+// those without room, and it becomes read-only as a whole, as a disk that fails may
+// make it: everything fails then. Feed ends it.
 func (d *Disk) Starve() error {
 	if err := d.trim(); err != nil {
 		return err
@@ -60,8 +63,14 @@ func (d *Disk) Starve() error {
 	return d.failsOnce()
 }
 
-// failsOnce proves that fsync fails, and that it succeeds the second time.
-func (d *Disk) failsOnce() error {
+// failsOnce proves that fsync fails, and that it succeeds the second time, unless all
+// is read-only.
+func (d *Disk) failsOnce() (err error) {
+	defer func() {
+		if errors.Is(err, syscall.EROFS) {
+			err = nil
+		}
+	}()
 	path := filepath.Join(d.Dir, "starved")
 	f, err := os.Create(path)
 	if err != nil {
@@ -73,7 +82,7 @@ func (d *Disk) failsOnce() error {
 		return fmt.Errorf("a write on a starved disk: %w", err)
 	}
 	if err := f.Sync(); !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("fsync on a starved disk: %v", err)
+		return fmt.Errorf("fsync on a starved disk, should be EIO or ENOSPC: %w", cmp.Or(err, errors.New("nil")))
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("the second fsync on a starved disk: %w", err)
@@ -81,7 +90,8 @@ func (d *Disk) failsOnce() error {
 	return nil
 }
 
-// Feed ends Starve.
+// Feed ends Starve. What became read-only is mounted again, without what was not on
+// the disk; nobody may have a file of it open.
 func (d *Disk) Feed() error {
 	if d.most == nil {
 		return nil
@@ -91,7 +101,13 @@ func (d *Disk) Feed() error {
 		err = os.WriteFile(path, d.most, 0)
 	}
 	d.most = nil
-	return errors.Join(err, tool("mount", "-o", "remount,"+d.room(storeSizes*d.size), d.store))
+	err = errors.Join(err, tool("mount", "-o", "remount,"+d.room(storeSizes*d.size), d.store))
+	if f, e := os.CreateTemp(d.Dir, "fed"); e == nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	} else if !errors.Is(e, syscall.EROFS) {
+		return errors.Join(err, e)
+	}
+	return errors.Join(err, tool("umount", d.Dir), d.mount())
 }
 
 // requestMost is the file that says how large a request to the loop device may be.
