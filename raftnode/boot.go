@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"raftq/failpoint"
@@ -142,12 +143,20 @@ func boot(cfg Config) (_ *booted, err error) {
 		return nil, err // without the directory there is no snapshot, which wal.Open says better
 	}
 	now := clocks()
+	var unread error // what could not be read, which is not to say that it is bad
 	log, st, err := wal.Open(opts, func(metadata []byte, m wal.Marker) bool {
 		// A whole file of another cluster may have the name, and its index and term.
 		var owner identity
 		h, err := snapshot.Verify(snapshot.Path(dir.snapDir(), m.Index))
+		if damaged := (*snapshot.DamageError)(nil); err != nil && !errors.As(err, &damaged) && !errors.Is(err, os.ErrNotExist) {
+			unread = errors.Join(unread, err)
+			cfg.Logger.Warn("a snapshot cannot be read", zap.Error(err))
+		}
 		return err == nil && h.Index == m.Index && h.Term == m.Term && json.Unmarshal(metadata, &owner) == nil && h.ClusterID == owner.Cluster
 	})
+	if none := (*wal.NoSnapshotError)(nil); unread != nil && errors.As(err, &none) && seeded != "unread-snapshot-is-lost" {
+		err = unread // not a loss: --recover=rejoin would give up a log that may be whole
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir.walDir(), err)
 	}
@@ -235,7 +244,7 @@ func readMachine(path string) (m *fsm.Machine, h snapshot.Header, err error) {
 
 // openDataDir makes and locks the data directory.
 func openDataDir(path string) (*dataDir, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makeDurably(path); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -247,6 +256,38 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("data directory %s is in use by another process (%w)", path, err)
 	}
 	return &dataDir{path, f}, nil
+}
+
+// makeDurably is os.MkdirAll whose directories outlive a power cut: what is synced in
+// a directory without a name is lost, and a node that finds nothing takes itself for
+// new, though it has voted and answered.
+func makeDurably(path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	made := path // the directory nearest to the root that is to be made, or else path
+	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
+		if _, err := os.Stat(up); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		made = up
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	if seeded == "data-directory-not-synced" {
+		return nil
+	}
+	// One that is there already may have been made by an earlier start, cut short.
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if err := syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, os.ErrPermission) { // what we must not read we have not made
+			return err
+		}
+		if dir == made {
+			return nil
+		}
+	}
 }
 
 // nextBoot counts this start, durably, before anything of its epoch leaves the

@@ -71,6 +71,9 @@ func Read(path string, decode func(Header, io.Reader) error) (Header, error) {
 	defer z.Close()
 	r := &contentReader{r: z, left: s.rawSize, sum: xxhash.New()}
 	if err := decode(s.header, r); err != nil {
+		if system := (*os.PathError)(nil); errors.As(r.err, &system) {
+			return Header{}, fmt.Errorf("snapshot: read %s: %w", path, r.err)
+		}
 		if r.err != nil {
 			return Header{}, s.damaged(r.err.Error()) // the file changed under us
 		}

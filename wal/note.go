@@ -88,8 +88,9 @@ func (n *note) decode(b []byte) error {
 	return nil
 }
 
-// readNote gives the newer valid slot, or nil: a note that is missing or
-// unreadable is no verdict on the log. An error is one of the system.
+// readNote gives the newer valid slot, or nil: a note that is missing or damaged is
+// no verdict on the log. One that the system cannot read is an error: what it says
+// may be all that tells a lost tail.
 func readNote(path string) (*note, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) || seeded == "note-not-read" {
@@ -100,15 +101,22 @@ func readNote(path string) (*note, error) {
 	}
 	defer f.Close()
 	var newest *note
+	var unread error
 	for slot := range int64(2) {
 		var b [noteSlotBytes]byte
 		if _, err := io.ReadFull(io.NewSectionReader(f, slot*notePageBytes, noteSlotBytes), b[:]); err != nil {
-			continue // short, or a bad sector: the other slot may do
+			if err != io.EOF && err != io.ErrUnexpectedEOF { // a bad sector: the other slot may do
+				unread = err
+			}
+			continue
 		}
 		var n note
 		if n.decode(b[:]) == nil && (newest == nil || n.sequence > newest.sequence) {
 			newest = &n
 		}
+	}
+	if newest == nil && unread != nil && seeded != "unread-note-is-none" {
+		return nil, fmt.Errorf("wal: read the note: %w", unread)
 	}
 	return newest, nil
 }
