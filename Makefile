@@ -73,7 +73,7 @@ test-topics: ## a million messages of 100 bytes, eight readers on three nodes, t
 
 # The suite on real processes; as root with namespaces and loop devices, else with less.
 SUITE = RAFTQ_CONSISTENCY=$(1) RAFTQ_CONSISTENCY_REPORT=$(CURDIR)/bin/consistency.html $(GO) test -count=1 -v -timeout $(2) \
-	-run 'TestFaults|TestMixedFaults|TestDamagedFiles|TestCoordinatedPowerCut|TestPowerCutOfThePivot|TestFailedWrite|TestClocks|TestMembersInTheSuite|TestFailpoints|TestRollingUpgrade|TestNearlyFullDisk' ./consistency
+	-run 'TestFaults|TestMixedFaults|TestDamagedFiles|TestCoordinatedPowerCut|TestPowerCutOfThePivot|TestFailedWrite|TestClocks|TestMembersInTheSuite|TestFailpoints|TestRollingUpgrade|TestNearlyFullDisk|TestFailingFiles|TestTornPowerCut|TestSnapshotSpoiledOnItsWay' ./consistency
 
 consistency-quick: ## real processes under every kind of fault, 4 minutes; report in bin/consistency.html
 	@mkdir -p bin

@@ -3,11 +3,14 @@ package consistency
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+
+	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 
 	"raftq/cluster"
 )
@@ -20,6 +23,8 @@ type faultNet struct {
 	proxies []*peerProxy
 	ids     map[string]int // node id in hex → place
 	cut     map[[2]int]bool
+	spoil   func() int // where to flip a bit of a snapshot on its way; nil = nowhere
+	spoiled int        // snapshots
 }
 
 type peerProxy struct {
@@ -192,12 +197,9 @@ func (p *peerProxy) serve(in net.Conn) {
 	if ended || p.net.isCut(l.from, p.to) {
 		return
 	}
-	if _, err := out.Write(head.Bytes()); err != nil {
-		return
-	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		copyUntilError(out, br)
+		copyUntilError(out, &spoiler{r: io.MultiReader(&head, br), net: p.net, left: -1})
 		in.Close()
 		out.Close()
 	})
@@ -207,7 +209,32 @@ func (p *peerProxy) serve(in net.Conn) {
 	both.Wait()
 }
 
-func copyUntilError(dst net.Conn, src interface{ Read([]byte) (int, error) }) {
+// spoiler passes on what a node sends, and flips a bit of a snapshot in it when it is
+// told to.
+type spoiler struct {
+	r    io.Reader
+	net  *faultNet
+	left int // bytes before the one whose bit is flipped, < 0 = there is none
+}
+
+var sendsSnapshot = []byte("POST " + rafthttp.RaftSnapshotPrefix + " ")
+
+func (s *spoiler) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	s.net.mu.Lock()
+	defer s.net.mu.Unlock()
+	if s.net.spoil != nil && bytes.HasPrefix(b[:n], sendsSnapshot) { // a request begins with a write
+		s.left = s.net.spoil()
+	}
+	if s.left >= 0 && s.left < n {
+		b[s.left] ^= 1
+		s.net.spoiled++
+	}
+	s.left = max(-1, s.left-n)
+	return n, err
+}
+
+func copyUntilError(dst net.Conn, src io.Reader) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(b)

@@ -9,6 +9,7 @@ var (
 	blockSimulator = &seededBlock{pkg: "./raftnode", run: "TestSim$", title: "simulator", seeds: 600}
 	blockStories   = &seededBlock{pkg: "./raftnode", run: "Leader|Voter|ReadIndex|ReadBeside|Waiters|Remov|Outage|RefusedProposal|BootCounter|AppendsWritten", title: "stories in the simulator's world"}
 	blockNodes     = &seededBlock{pkg: "./raftnode", run: "TestCopies|TestWipedFirstMember", title: "nodes with sockets, `raftnode`"}
+	blockFiles     = &seededBlock{pkg: "./raftnode", run: "TestDataDirectoryIsDurable|TestUnreadableFiles", title: "files that fail, `raftnode`"}
 	blockLog       = &seededBlock{pkg: "./wal", run: ".", title: "damaged files, `wal`"}
 	blockSnapshot  = &seededBlock{pkg: "./snapshot", run: ".", title: "damaged files, `snapshot`"}
 	blockDurable   = &seededBlock{pkg: "./snapshot", run: "TestDurable", title: "what a power cut leaves, `snapshot`"}
@@ -110,6 +111,9 @@ var seededBugs = []seededBug{
 	{"log-let-go-too-early", "the log reaches back to the newest snapshot alone", blockSimulator},
 	{"copied-directory-serves", "a copied or old data directory is served", blockStories},
 	{"wiped-node-votes", "a node whose disk was wiped begins again under its old id", blockNodes},
+	{"data-directory-not-synced", "a power cut takes a new data directory with all that was synced in it", blockFiles},
+	{"unread-note-is-none", "a note that cannot be read is taken for none", blockFiles},
+	{"unread-snapshot-is-lost", "snapshots that cannot be read for the moment are taken for lost", blockFiles},
 	{"note-not-read", "a log that lost promised entries is opened", blockLog},
 	{"log-goes-on-after-failed-fsync", "the log is written on after an error", blockLog},
 	{"commit-before-received-snapshot", "the commit index of a received snapshot is written before the snapshot's marker", blockLog},

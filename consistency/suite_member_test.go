@@ -120,11 +120,14 @@ func (w *world) wipedDisk(i int) {
 		n.Kill9()
 		w.wipe(i)
 		w.must(n.Start())
-		says := "as a new member"
-		if n.Joins {
-			says = "member_exists"
+		switch {
+		case n.Joins:
+			w.endsBy(n, 1, "member_exists")
+		case w.reborn[i]: // as the member that it first was
+			w.endsBy(n, 7, "this node was removed from the cluster")
+		default:
+			w.endsBy(n, 1, "as a new member")
 		}
-		w.endsBy(n, 1, says)
 		w.wipe(i)
 		n.Joins = true
 		w.with(n, "--replace")
@@ -150,6 +153,7 @@ func (w *world) lostTail(i int) {
 		w.endsBy(n, 1, "--recover=rejoin")
 		w.newArchive(n)
 		w.with(n, "--recover=rejoin")
+		w.reborn[i] = true
 		w.voter(i, id)
 	})
 }

@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 	if names := os.Getenv("RAFTQ_CONSISTENCY_FAULTS"); names != "" {
 		list, events, alone, drawn = named(t, strings.Split(names, ",")...), nil, nil, 0
 	}
-	eachRound(t, byMode(1, 1, 2, 16), func(t *testing.T) {
+	eachRound(t, byMode(1, 1, 1, 12), func(t *testing.T) {
 		w := newWorld(t, 3)
 		w.startLoad()
 		list := slices.Clone(list)

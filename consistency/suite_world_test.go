@@ -37,6 +37,7 @@ type world struct {
 	lives    int          // archives made
 	earlier  []string     // archives of logs that nodes began anew
 	damaged  map[int]bool // nodes whose files were damaged: their logs may be unreadable
+	reborn   map[int]bool // nodes that rejoined by themselves: what they first were is removed
 	watching context.CancelFunc
 	watched  chan struct{}
 }
@@ -112,7 +113,7 @@ func layOutSpared(t *testing.T, nodes, spare int, args ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ctx: t.Context(), c: c, rec: check.NewRecorder(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), archive: filepath.Join(dir, "archive"), damaged: map[int]bool{}, out: map[int]bool{}}
+	w := &world{t: t, ctx: t.Context(), c: c, rec: check.NewRecorder(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), archive: filepath.Join(dir, "archive"), damaged: map[int]bool{}, reborn: map[int]bool{}, out: map[int]bool{}}
 	t.Cleanup(func() {
 		w.unwatch()
 		c.Close()
