@@ -38,7 +38,7 @@ var fileFaults = []fileFault{
 	{Fault: faultfs.Fault{Op: faultfs.Write, Path: "log/wal/*.tmp", Errno: syscall.ENOSPC, Lasts: true}, ends: unusable},
 	{Fault: faultfs.Fault{Op: faultfs.Sync, Path: "log/wal/*.tmp", Errno: syscall.EIO}, ends: unusable},
 	{Fault: faultfs.Fault{Op: faultfs.Rename, Path: "log/wal/*.wal", Errno: syscall.EIO}, ends: unusable},
-	{Fault: faultfs.Fault{Op: faultfs.SyncDir, Path: "log/wal", Errno: syscall.EIO}, ends: unusable},
+	{Fault: faultfs.Fault{Op: faultfs.SyncDir, Path: "log/wal", Errno: syscall.EIO}, ends: "input/output error"},
 	{Fault: faultfs.Fault{Op: faultfs.Read, Path: "log/wal/*.wal", Errno: syscall.EIO, Lasts: true}, ends: "input/output error"}, // of a segment that is let go
 	{Fault: faultfs.Fault{Op: faultfs.Remove, Path: "log/wal/*.wal", Errno: syscall.EIO}, ends: "input/output error"},
 	{Fault: faultfs.Fault{Op: faultfs.Write, Path: "note", Errno: syscall.EIO, Lasts: true}, skip: 20, ends: unusable},

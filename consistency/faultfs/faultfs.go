@@ -95,7 +95,7 @@ type Fault struct {
 	Path  string // a pattern as of filepath.Match, of the path in the file system; of Rename the new one
 	Skip  int    // so many calls get through first
 	Errno syscall.Errno
-	Short bool // of Write: the first one that fails writes half of it
+	Short bool // of Write: the first one that fails writes what is before its last block boundary, as a full disk does
 	Lasts bool // until Heal
 }
 
@@ -132,7 +132,7 @@ func (s *FS) Heal() {
 	s.armed = nil
 }
 
-// fails counts a call and says whether it fails; short, whether half of it is done.
+// fails counts a call and says whether it fails; short, whether a part of it is done.
 func (s *FS) fails(op Op, path string) (e syscall.Errno, short bool) {
 	a := s.armed
 	if a == nil || a.Op != op {

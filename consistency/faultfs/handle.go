@@ -38,11 +38,12 @@ func (h *handle) Read(ctx context.Context, to []byte, off int64) (fuse.ReadResul
 func (h *handle) Write(ctx context.Context, b []byte, off int64) (uint32, syscall.Errno) {
 	h.n.fs.mu.Lock()
 	defer h.n.fs.mu.Unlock()
-	switch e, short := h.n.fs.fails(Write, h.n.rel()); {
-	case short && len(b) > 1:
-		b = b[:len(b)/2]
-	case e != 0:
-		return 0, e
+	if e, short := h.n.fs.fails(Write, h.n.rel()); e != 0 {
+		end := (off + int64(len(b))) / blockBytes * blockBytes
+		if !short || end <= off || end == off+int64(len(b)) {
+			return 0, e
+		}
+		b = b[:end-off]
 	}
 	if err := h.n.fs.touch(h.behind, off, int64(len(b))); err != nil {
 		return 0, fs.ToErrno(err)
