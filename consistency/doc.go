@@ -11,9 +11,10 @@
 //   - an operation that was answered "not applied" never took effect.
 //
 // The suite (suite_*_test.go) puts every kind of operation and of fault together:
-// nodes in network namespaces with disks of their own (package cluster), clients on
-// all of them, faults from a catalogue, and the checkers of package check, which hold
-// every answer against the replicated log. docs/testing.md says what that proves.
+// nodes in network namespaces with disks of their own (package cluster) or file
+// systems of ours (package faultfs), clients on all of them, faults from a catalogue,
+// and the checkers of package check, which hold every answer against the replicated
+// log. docs/testing.md says what that proves.
 //
 // The default run is short; RAFTQ_CONSISTENCY (make consistency-quick, consistency,
 // consistency-long) makes the suite longer, and RAFTQ_CRASH_ROUNDS (make test-crash)

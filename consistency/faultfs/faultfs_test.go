@@ -66,7 +66,7 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-var all = 1.0 // what is not synced is lost
+const all = 1.0 // what is not synced is lost
 
 func cut(t *testing.T, s *FS, p float64) Lost {
 	t.Helper()
