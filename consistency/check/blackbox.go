@@ -55,9 +55,10 @@ func leases(p *problems, h *History, s *sent) {
 	}
 }
 
-// sure: the hand-out survived. A fast one is known to when it was acked strongly;
-// else the job may be free, and another leader may give it to somebody else.
-func (t *taken) sure() bool { return !t.by.Fast || t.acked != nil && !t.acked.Fast }
+// sure: the hand-out survived. A fast one is known to when it was acked strongly, and
+// by nobody before; else the job may be free, and another leader may give it to
+// somebody else.
+func (t *taken) sure() bool { return !t.by.Fast || t.proved }
 
 // holdsUntil is until when the job is surely that of who got it.
 func (t *taken) holdsUntil() time.Duration {

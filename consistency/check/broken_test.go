@@ -2,11 +2,32 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"raftq/fsm"
 )
+
+// TestFastHandOutAfterTheAck: a deposed leader that does not know it hands out fast
+// what another one has let somebody ack. That is told to who acks it again.
+func TestFastHandOutAfterTheAck(t *testing.T) {
+	for _, already := range []bool{true, false} {
+		w := newWhole(t)
+		d := w.again.Got[0]
+		d.Receipt += "z"
+		fast, ack := w.op(Dequeue, "q"), w.op(Ack, "q")
+		fast.Fast, fast.Got = true, []Delivery{d}
+		w.end(fast, w.second.Index)
+		ack.Items = []Item{{Receipt: d.Receipt, Already: already}}
+		w.end(ack, w.ack.Index)
+		_, found := Accounting(&w.h)
+		seen := slices.ContainsFunc(found, func(p Problem) bool { return p.Check == "accounting: acked and back" })
+		if seen == already {
+			t.Errorf("said to be done already %v: %v", already, found)
+		}
+	}
+}
 
 // TestBrokenStories breaks one thing each and wants the checker that is meant for
 // it to see it.
