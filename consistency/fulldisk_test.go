@@ -23,7 +23,7 @@ func TestNearlyFullDisk(t *testing.T) {
 	}
 	w := newWorldOfDisks(t, 3)
 	w.startLoad()
-	rounds := byMode(1, 1, 2, 10)
+	rounds := byMode(1, 1, 1, 10)
 	for range rounds {
 		w.load.await(100)
 		w.nearlyFull(w.pick(w.others()))

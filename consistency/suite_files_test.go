@@ -188,7 +188,7 @@ func (w *files) tornCut(nodes ...int) {
 
 // TestFailingFiles lets each call that a node makes on its files fail.
 func TestFailingFiles(t *testing.T) {
-	drawn := byMode(3, 8, 16, len(fileFaults))
+	drawn := byMode(3, 4, 12, len(fileFaults))
 	eachRound(t, byMode(1, 1, 1, 3), func(t *testing.T) {
 		w := newWorldOfFiles(t, 3)
 		w.startLoad()
@@ -207,7 +207,7 @@ func TestFailingFiles(t *testing.T) {
 func TestTornPowerCut(t *testing.T) {
 	w := newWorldOfFiles(t, 3)
 	w.startLoad()
-	rounds := byMode(2, 4, 10, 60)
+	rounds := byMode(2, 2, 8, 60)
 	for range rounds {
 		w.load.await(200)
 		nodes := w.rng.Perm(3)[:1+w.rng.IntN(3)]
@@ -229,7 +229,7 @@ func TestTornPowerCut(t *testing.T) {
 func TestTornPowerCutOfALoneNode(t *testing.T) {
 	w := newWorldOfFiles(t, 1)
 	w.startLoad()
-	rounds := byMode(2, 4, 10, 60)
+	rounds := byMode(2, 2, 8, 60)
 	for range rounds {
 		w.load.await(100)
 		w.tornCut(0)

@@ -100,7 +100,7 @@ func TestFaultsOfFive(t *testing.T) {
 		t.Skip("part of make consistency-quick and longer ones")
 	}
 	list := named(t, "ring", "bridge", "minority and majority", "kill a majority", "pause a majority", "power cut of all", "kill the leader")
-	eachRound(t, byMode(1, 1, 2, 12), func(t *testing.T) {
+	eachRound(t, byMode(1, 1, 1, 12), func(t *testing.T) {
 		w := newWorld(t, 5)
 		w.startLoad()
 		for _, i := range w.rng.Perm(len(list)) {
@@ -119,7 +119,7 @@ func TestMixedFaults(t *testing.T) {
 	}
 	w := newWorld(t, 3)
 	w.startLoad()
-	rounds := byMode(1, 2, 8, 60)
+	rounds := byMode(1, 2, 6, 60)
 	for range rounds {
 		w.load.await(200)
 		a := w.pick(w.others())
@@ -207,7 +207,7 @@ func TestCoordinatedPowerCut(t *testing.T) {
 func TestPowerCutOfThePivot(t *testing.T) {
 	w := newWorldOfDisks(t, 3)
 	w.startLoad()
-	rounds := byMode(1, 2, 5, 20)
+	rounds := byMode(1, 2, 4, 20)
 	for range rounds {
 		w.load.await(100)
 		order := w.rng.Perm(3)
