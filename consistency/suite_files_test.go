@@ -3,7 +3,6 @@ package consistency
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -75,10 +74,10 @@ type files struct {
 
 func newWorldOfFiles(t *testing.T, nodes int) *files {
 	t.Helper()
-	w := &files{world: layOutWorld(t, nodes)}
-	if _, err := os.Stat("/dev/fuse"); err != nil || os.Geteuid() != 0 {
-		t.Skip("no file systems in user space here:", err)
+	if err := faultfs.CanMount(); err != nil {
+		t.Skip(err)
 	}
+	w := &files{world: layOutWorld(t, nodes)}
 	t.Cleanup(func() {
 		for i, s := range w.fs {
 			w.c.Nodes[i].Kill9()

@@ -26,7 +26,18 @@ type FS struct {
 	rng   *rand.Rand       // of blocks that a failed fsync takes
 }
 
-// Mount shows dir/behind at dir/at; both are made. It needs root and /dev/fuse.
+// CanMount is nil when Mount works here, else it says what is missing.
+func CanMount() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a file system of our own needs root")
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		return fmt.Errorf("a file system of our own needs FUSE: %w", err)
+	}
+	return nil
+}
+
+// Mount shows dir/behind at dir/at; both are made. Ask CanMount first.
 func Mount(dir string, seed uint64) (*FS, error) {
 	s := &FS{at: filepath.Join(dir, "at"), behind: filepath.Join(dir, "behind"), removed: filepath.Join(dir, "removed"),
 		files: map[uint64]*file{}, rng: rand.New(rand.NewPCG(seed, 5))}

@@ -12,11 +12,8 @@ import (
 
 func mounted(t *testing.T) *FS {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a file system of our own needs root")
-	}
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("a file system of our own needs FUSE:", err)
+	if err := CanMount(); err != nil {
+		t.Skip(err)
 	}
 	s, err := Mount(t.TempDir(), 1)
 	if err != nil {
