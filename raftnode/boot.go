@@ -281,7 +281,9 @@ func makeDurably(path string) error {
 	}
 	// One that is there already may have been made by an earlier start, cut short.
 	for dir := path; ; dir = filepath.Dir(dir) {
-		if err := syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, os.ErrPermission) { // what we must not read we have not made
+		// What we must not read we have not made, and where directories cannot be synced,
+		// as at a mount point that is made on demand, there is nothing to sync.
+		if err := syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, os.ErrPermission) && !errors.Is(err, unix.EINVAL) {
 			return err
 		}
 		if dir == made {
