@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"fmt"
+	"slices"
 
 	"raftq/fsm"
 )
@@ -161,7 +162,9 @@ func (w *world) settle() {
 				return false
 			}
 		}
-		return len(w.check.waiters) == 0
+		// A member whose disk was lost when faults ended is not replaced any more; what
+		// waited on it waits for that.
+		return !slices.ContainsFunc(w.check.waiters, func(v *modelWaiter) bool { return !w.byID[v.origin].gone })
 	})
 	w.check.final()
 }
