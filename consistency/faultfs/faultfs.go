@@ -26,16 +26,22 @@ type FS struct {
 	rng   *rand.Rand       // of blocks that a failed fsync takes
 }
 
-// CanMount is nil when Mount works here, else it says what is missing.
-func CanMount() error {
-	if os.Geteuid() != 0 {
-		return errors.New("a file system of our own needs root")
+// CanMount is nil when Mount works here, else it says what is missing. It tries: the
+// answer is not guessed from the user's id.
+func CanMount() error { return canMount() }
+
+var canMount = sync.OnceValue(func() error {
+	dir, err := os.MkdirTemp("", "raftq-probe-")
+	if err != nil {
+		return err
 	}
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		return fmt.Errorf("a file system of our own needs FUSE: %w", err)
+	defer os.RemoveAll(dir)
+	s, err := Mount(dir, 0)
+	if err != nil {
+		return fmt.Errorf("a file system of our own needs root and FUSE: %w", err)
 	}
-	return nil
-}
+	return s.Close()
+})
 
 // Mount shows dir/behind at dir/at; both are made. Ask CanMount first.
 func Mount(dir string, seed uint64) (*FS, error) {
