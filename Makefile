@@ -9,7 +9,7 @@ FUZZ_TIME    ?= 10s
 BENCH_TIME   ?= 100ms
 BENCH_COUNT  ?= 6
 CRASH_ROUNDS ?= 20
-SIM_SEEDS    ?= 5000
+SEEDS        ?= 5000
 DAMAGED_COPIES ?= 10000
 RANDOM_LOGS  ?= 20000
 MEMBER_ROUNDS ?= 10
@@ -94,8 +94,8 @@ seeded-bugs: ## each bug on purpose: the tests must find it; table in bin/seeded
 random-logs: ## RANDOM_LOGS random logs, the machine against a naive model
 	RAFTQ_RANDOM_LOGS=$(RANDOM_LOGS) $(GO) test -count=1 -v -timeout 0 -run 'TestRandomEntries$$' ./fsm
 
-sim: ## SIM_SEEDS seeds of the simulator
-	RAFTQ_SIM_SEEDS=$(SIM_SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
+sim: ## SEEDS seeds of the simulator
+	RAFTQ_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -v -timeout 0 -run 'TestSim$$' ./raftnode
 
 damaged-copies: ## DAMAGED_COPIES damaged copies of data directories, each opened as a node does
 	RAFTQ_DAMAGED_COPIES=$(DAMAGED_COPIES) $(GO) test -count=1 -v -timeout 30m -run 'TestDamagedCopies$$' ./raftnode
