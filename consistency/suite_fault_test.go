@@ -311,7 +311,10 @@ func snapshotInstall(w *world) {
 func (w *world) leaveBehind(down int) {
 	w.t.Helper()
 	w.c.Nodes[down].Kill9()
-	at := w.metric(w.others(down)[0], "raftq_raft_applied_index") // it cannot have more, or not for long
+	at := 0.0 // it cannot have more than the leader has, or not for long
+	for _, i := range w.others(down) {
+		at = max(at, w.metric(i, "raftq_raft_applied_index"))
+	}
 	w.eventually(60*time.Second, "compacted logs", func() bool {
 		for _, i := range w.others(down) {
 			if w.metric(i, "raftq_log_first_index") <= at+50 {
