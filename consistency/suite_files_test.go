@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,40 +203,35 @@ func TestFailingFiles(t *testing.T) {
 // TestTornPowerCut cuts the power of one node, of most, and of all, so that parts of
 // what was not synced are there and parts are not.
 func TestTornPowerCut(t *testing.T) {
-	w := newWorldOfFiles(t, 3)
-	w.startLoad()
 	rounds := byMode(2, 2, 8, 60)
-	for range rounds {
-		w.load.await(200)
-		nodes := w.rng.Perm(3)[:1+w.rng.IntN(3)]
-		slices.Sort(nodes)
-		w.tornCut(nodes...)
-		w.heal()
-		w.alive()
-	}
-	if w.lost.Blocks == 0 || w.lost.Kept == 0 {
-		t.Errorf("the power cuts lost %+v, which proves little", w.lost)
-	}
-	least := leastOf(rounds)
-	least.Did = leastDid(max(1, rounds/4)) // a round takes a second, not four
-	least.Events, least.Terms = []string{"torn power cut"}, 1+rounds/4
-	w.verdict(t.Name(), least)
+	tornCuts(t, 3, rounds, 200, 1+rounds/4)
 }
 
 // TestTornPowerCutOfALoneNode does it to a node that has nobody to ask: whatever it
 // answered is in what it synced.
 func TestTornPowerCutOfALoneNode(t *testing.T) {
-	w := newWorldOfFiles(t, 1)
-	w.startLoad()
 	rounds := byMode(2, 2, 8, 60)
-	for range rounds {
-		w.load.await(100)
-		w.tornCut(0)
+	tornCuts(t, 1, rounds, 100, 1+rounds/2)
+}
+
+// tornCuts cuts power in rounds, each after some operations; few go on until a block
+// was lost and one was kept.
+func tornCuts(t *testing.T, nodes, rounds int, ops int64, terms int) {
+	w := newWorldOfFiles(t, nodes)
+	w.startLoad()
+	torn := func() bool { return w.lost.Blocks > 0 && w.lost.Kept > 0 }
+	for k := 0; k < rounds || !torn() && k < rounds+20; k++ {
+		w.load.await(ops)
+		some := w.some(1 + w.rng.IntN(nodes))
+		w.tornCut(some...)
 		w.heal()
 		w.alive()
 	}
+	if !torn() {
+		t.Errorf("the power cuts lost %+v, which proves little", w.lost)
+	}
 	least := leastOf(rounds)
 	least.Did = leastDid(max(1, rounds/4)) // a round takes a second, not four
-	least.Events, least.Terms = []string{"torn power cut"}, 1+rounds/2
+	least.Events, least.Terms = []string{"torn power cut"}, terms
 	w.verdict(t.Name(), least)
 }

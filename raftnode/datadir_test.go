@@ -12,29 +12,11 @@ import (
 	"raftq/wal"
 )
 
-// ownFiles is a file system of the test's own.
-func ownFiles(t *testing.T) *faultfs.FS {
-	t.Helper()
-	if err := faultfs.CanMount(); err != nil {
-		t.Skip(err)
-	}
-	s, err := faultfs.Mount(t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // A new data directory has its name for good before anything in it is promised:
 // without it all that was synced in it is lost, and the node would take itself for
 // new.
 func TestDataDirectoryIsDurable(t *testing.T) {
-	s := ownFiles(t)
+	s := faultfs.ForTest(t)
 	deep := filepath.Join(s.Dir(), "a", "b", "data")
 	again := filepath.Join(s.Dir(), "cut-short")
 	if err := os.Mkdir(again, 0o700); err != nil { // by a start that got no further
@@ -63,7 +45,7 @@ func TestDataDirectoryIsDurable(t *testing.T) {
 // up a log for it, nor may the node go on without the note, which alone tells a lost
 // tail.
 func TestUnreadableFiles(t *testing.T) {
-	s := ownFiles(t)
+	s := faultfs.ForTest(t)
 	tr := newTrio(t)
 	tr.cfg[0].DataDir = filepath.Join(s.Dir(), "data")
 	tr.openAll()

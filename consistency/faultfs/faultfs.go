@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -53,6 +54,24 @@ func Mount(dir string, seed uint64) (*FS, error) {
 		}
 	}
 	return s, s.mount()
+}
+
+// ForTest mounts a file system for as long as a test runs, or skips it.
+func ForTest(t testing.TB) *FS {
+	t.Helper()
+	if err := CanMount(); err != nil {
+		t.Skip(err)
+	}
+	s, err := Mount(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // Dir is the mount point.

@@ -10,23 +10,6 @@ import (
 	"testing"
 )
 
-func mounted(t *testing.T) *FS {
-	t.Helper()
-	if err := CanMount(); err != nil {
-		t.Skip(err)
-	}
-	s, err := Mount(t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func must(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -123,7 +106,7 @@ func TestPowerCutTakesWhatIsNotSynced(t *testing.T) {
 		}, map[string]string{"old": "one" + string(make([]byte, 3*blockBytes-3))}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			s := mounted(t)
+			s := ForTest(t)
 			dir := s.Dir()
 			write(t, dir+"/old", "was", true)
 			must(t, syncDir(t, dir))
@@ -143,7 +126,7 @@ func TestPowerCutTakesWhatIsNotSynced(t *testing.T) {
 
 // A block got to the disk or it did not; none of them is something else.
 func TestPowerCutTakesSomeBlocks(t *testing.T) {
-	s := mounted(t)
+	s := ForTest(t)
 	path := s.Dir() + "/a"
 	const blocks = 64
 	was, is := bytes.Repeat([]byte{'-'}, blockBytes), bytes.Repeat([]byte{'+'}, blockBytes)
@@ -167,7 +150,7 @@ func TestPowerCutTakesSomeBlocks(t *testing.T) {
 
 // Each call fails as it is told to, and only that one.
 func TestCallsFail(t *testing.T) {
-	s := mounted(t)
+	s := ForTest(t)
 	dir := s.Dir()
 	must(t, os.Mkdir(dir+"/d", 0o700))
 	write(t, dir+"/d/old", "was", true)
@@ -217,7 +200,7 @@ func TestCallsFail(t *testing.T) {
 
 // A short write is one that stops at a block; what comes behind it fails.
 func TestShortWrite(t *testing.T) {
-	s := mounted(t)
+	s := ForTest(t)
 	path := s.Dir() + "/a"
 	s.Arm(Fault{Op: Write, Path: "a", Errno: syscall.ENOSPC, Short: true, Lasts: true})
 	if err := os.WriteFile(path, make([]byte, 2*blockBytes+100), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -232,7 +215,7 @@ func TestShortWrite(t *testing.T) {
 // After a failed fsync the next one succeeds, and what was written is not there
 // when the file is read from the disk.
 func TestFailedSyncTakesBlocks(t *testing.T) {
-	s := mounted(t)
+	s := ForTest(t)
 	path := s.Dir() + "/a"
 	const blocks = 32
 	write(t, path, string(bytes.Repeat([]byte{'-'}, blocks*blockBytes)), true)
